@@ -1,0 +1,73 @@
+"""The worst case a configuration must survive: longest batch, optimizer state present, second micro-batch of a window.
+
+Peak memory is read here. Optimizer state appears with the first applied update (case D02), a gradient that is added to
+lives beside the activations only from the second micro-batch on, and a loss scaler skips its first updates: so two
+*applied* updates are made, each with at least two micro-batches where the configuration accumulates at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from objectives.trial.trainer import NumericalFault
+
+if TYPE_CHECKING:
+    import torch
+
+    from objectives.contract import Batch
+    from objectives.trial.trainer import Trainer
+
+APPLIED_UPDATES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstCase:
+    """What the worst case showed beside its memory.
+
+    Attributes:
+        updates: Updates made, skipped ones included.
+        micro_seconds: Seconds of the last micro-step: the first guess of how long a block will take.
+        optimizer_seconds: Seconds of the last update.
+    """
+
+    updates: int
+    micro_seconds: float
+    optimizer_seconds: float
+
+
+def run_worst_case(
+    trainer: Trainer, batch: Batch, *, accumulation_steps: int, synchronize: Callable[[], None], clock: Callable[[], float]
+) -> WorstCase:
+    """Makes the updates. ``batch`` is one longest micro-batch on the CPU; it is placed anew for every micro-step.
+
+    Raises:
+        NumericalFault: The loss of the worst-case batch is not finite.
+    """
+    updates, marks = 0, (0.0, 0.0, 0.0)
+    while trainer.applied_steps < APPLIED_UPDATES:
+        start = clock()
+        for _ in range(min(accumulation_steps, 2)):
+            start = clock()
+            trainer.micro_step(trainer.place(batch))
+            synchronize()
+        middle = clock()
+        update = trainer.update()
+        synchronize()
+        marks = (start, middle, clock())
+        updates += 1
+        check_finite(update.loss, applied=update.applied)
+    return WorstCase(updates=updates, micro_seconds=marks[1] - marks[0], optimizer_seconds=marks[2] - marks[1])
+
+
+def check_finite(loss: torch.Tensor, *, applied: bool) -> float:
+    """The loss as a number. Waits for the device.
+
+    Raises:
+        NumericalFault: The loss is not finite although the update was applied: this precision cannot train this model.
+    """
+    value = float(loss)
+    if applied and not (-float("inf") < value < float("inf")):
+        raise NumericalFault(f"the loss is {value} in an update that was applied")
+    return value
