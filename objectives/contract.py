@@ -41,6 +41,8 @@ class Workload(Protocol):
     * ``optimizer(parameters) -> torch.optim.Optimizer``: the user's own optimizer; the knob ``optimizer`` is then illegal.
     * ``lengths() -> Sequence[int] | None``: real units per sample in dataset order (``length-grouped`` needs it).
     * ``evaluate(model)``: one evaluation pass.
+    * ``in_effect() -> Mapping[str, value]``: what is really set of ``loss``, ``batching`` and ``tokens``; without it these
+      three are not read back.
     """
 
     model: nn.Module

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 StudyStatus = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 Json = Mapping[str, Any]
@@ -115,3 +115,52 @@ class RunRecord:
     seconds: float = 0.0
     started_at: datetime
     finished_at: datetime | None = None
+
+
+class TrialEnd(TypedDict, total=False):
+    """What may be stored when a trial ends, all but its outcome. Meaning and units as in :class:`TrialRecord`."""
+
+    cause: str | None
+    confidence: str | None
+    throughput: float | None
+    throughput_unit: str | None
+    throughput_standard_error: float | None
+    windows: int
+    peak_memory_bytes: int | None
+    predicted_peak_memory_bytes: int | None
+    metrics: Json
+    evidence: Json
+    seconds: float
+
+
+class TrialUpdate(TypedDict, total=False):
+    """What may change after a trial's end (further windows, the confirmation) or before it (the prediction)."""
+
+    throughput: float | None
+    throughput_unit: str | None
+    throughput_standard_error: float | None
+    windows: int
+    confirmed: bool
+    confirmed_throughput: float | None
+    peak_memory_bytes: int | None
+    predicted_peak_memory_bytes: int | None
+    metrics: Json
+    evidence: Json
+    seconds: float
+
+
+class RunEnd(TypedDict, total=False):
+    """What may be stored when a run ends, all but its outcome. Meaning and units as in :class:`RunRecord`.
+
+    ``hardware`` replaces what the run started with.
+    """
+
+    cause: str | None
+    confidence: str | None
+    throughput: float | None
+    peak_memory_bytes: int | None
+    measurement: Json
+    hardware: Json
+    step_seconds: Sequence[float]
+    evidence: Json
+    seconds: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from objectives.config import KnobValue, TrainingConfig
@@ -49,7 +49,37 @@ class Facts:
     packable: bool = False
 
 
+def facts_to_mapping(facts: Facts) -> dict[str, Any]:
+    """The facts as JSON data: what a capability child sends and what is stored with the worker."""
+    return {
+        **asdict(facts),
+        "capability": None if facts.capability is None else list(facts.capability),
+        "libraries": dict(facts.libraries),
+        "workload_methods": sorted(facts.workload_methods),
+        "unsupported": dict(facts.unsupported),
+    }
+
+
+def facts_from_mapping(values: Mapping[str, Any]) -> Facts:
+    """The inverse of :func:`facts_to_mapping`. Keys it does not know (a newer child's) are left out."""
+    known = {item.name for item in fields(Facts)}
+    kept = {name: value for name, value in values.items() if name in known}
+    if kept.get("capability") is not None:
+        major, minor = kept["capability"]
+        kept["capability"] = (int(major), int(minor))
+    kept["workload_methods"] = frozenset(kept.get("workload_methods", ()))
+    return Facts(**kept)
+
+
 def _never(_value: Any, _facts: Facts) -> str | None:
+    return None
+
+
+def _always(_value: Any, _facts: Facts) -> bool:
+    return True
+
+
+def _fits_all(_config: TrainingConfig, _facts: Facts) -> str | None:
     return None
 
 
@@ -71,9 +101,12 @@ class Knob:
         default: Value by default: the trainer's, not the best.
         needs: The optional workload method without which only the default is legal; None when none is needed.
         refuse: Reason why a value cannot run here, or None. Pure; the device is not touched.
+        clash: Reason why this knob's value cannot run together with the rest of a configuration here, or None. Pure.
+        offer: Whether a legal value belongs to the space when the spec names none: what changes the numerics
+            (``bf16-true``, an 8-bit optimizer) or is known to be slow on this kind of device has to be asked for.
         environment: Variables to set in the child before the device is touched.
-        apply: Puts the value into effect on a :class:`~objectives.trial.setup.Setup`; None where the value acts elsewhere
-            (the loader is built from three knobs).
+        apply: Puts the value into effect on a :class:`~objectives.trial.setup.Setup`; None where the value acts
+            elsewhere (the loader is built from three knobs).
         read_back: The value that is really in effect, read from the objects themselves, never from the configuration;
             None where nothing can be read.
         acts: Whether the knob has any effect in this configuration (``prefetch_factor`` without workers has none).
@@ -88,6 +121,8 @@ class Knob:
     high: int = 2**31 - 1
     needs: str | None = None
     refuse: Callable[[Any, Facts], str | None] = _never
+    clash: Callable[[TrainingConfig, Facts], str | None] = _fits_all
+    offer: Callable[[Any, Facts], bool] = _always
     environment: Callable[[Any], Mapping[str, str]] = _no_environment
     apply: Callable[[Setup, Any], None] | None = None
     read_back: Callable[[Setup], KnobValue | None] | None = None

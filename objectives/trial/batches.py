@@ -1,8 +1,9 @@
-"""Which samples make which micro-batch, and the loader that serves them: the same samples in the same order in every run."""
+"""Which samples make which micro-batch, and the loader that serves them: the same samples, in order, in every run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, Sampler
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 class PlannedBatches(Sampler[list[int]]):
     """Micro-batches of sample indices, without end.
 
-    The global batch ``k`` holds the same samples in every configuration. Where a measured block has fewer micro-steps than
-    the accumulation, the ones taken are spread evenly over the global batch, so that a length-grouped batch shows its
-    short and its long end alike.
+    The global batch ``k`` holds the same samples in every configuration. Where a measured block has fewer micro-steps
+    than the accumulation, the ones taken are spread evenly over the global batch, so that a length-grouped batch shows
+    its short and its long end alike.
     """
 
     def __init__(
@@ -32,7 +33,8 @@ class PlannedBatches(Sampler[list[int]]):
         batching: str,
         steps_in_block: int,
     ) -> None:
-        self._plan = plan(
+        self._plan = partial(
+            plan,
             samples=samples,
             lengths=lengths,
             micro_batch_size=micro_batch_size,
@@ -42,7 +44,7 @@ class PlannedBatches(Sampler[list[int]]):
         self._chosen = spread(accumulation_steps, steps_in_block)
 
     def __iter__(self) -> Iterator[list[int]]:
-        for micro_batches in self._plan:
+        for micro_batches in self._plan():
             for index in self._chosen:
                 yield list(micro_batches[index])
 

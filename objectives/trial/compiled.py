@@ -31,9 +31,7 @@ class Compiled:
         return asdict(self) | {"graphs": graphs_compiled() if self.seconds else None}
 
 
-def compile_and_run_once(
-    setup: Setup, trainer: Trainer, batch: Batch, channel: Channel, memory: Memory
-) -> Compiled:
+def compile_and_run_once(setup: Setup, trainer: Trainer, batch: Batch, channel: Channel, memory: Memory) -> Compiled:
     """Compiles the model where its knob says so, by one forward and backward of the longest micro-batch."""
     if setup.compile_options is None:
         return Compiled()
@@ -42,6 +40,7 @@ def compile_and_run_once(
     setup.model.compile(**setup.compile_options)
     trainer.micro_step(trainer.place(batch))
     trainer.drop()
+    memory.note_compile_peak()
     peak = memory.reading().peak_memory_bytes
     return Compiled(seconds=time.perf_counter() - begun, peak_memory_bytes=peak)
 

@@ -23,9 +23,11 @@ class Setup:
         device: Where the model is.
         workload: The user's or a built-in's; ``workload.model`` is the model itself.
         config: What was asked for.
-        forward_contexts: Makes the contexts every forward pass runs in (autocast, an attention backend), outermost first.
-        compile_options: Keyword arguments of ``torch.nn.Module.compile``; None leaves the model eager. The training loop
-            compiles after every other knob has been applied.
+        learning_rate: For the optimizer knob.
+        forward_contexts: Makes the contexts every forward pass runs in (autocast, an attention backend), outermost
+            first.
+        compile_options: Keyword arguments of ``torch.nn.Module.compile``; None leaves the model eager. The training
+            loop compiles after every other knob has been applied.
         scaler: The gradient scaler of ``fp16-mixed``; None otherwise.
         optimizer: Made by the ``optimizer`` knob (or the workload's own).
         loader_options: Keyword arguments of the ``DataLoader``, collected from the loader's knobs.
@@ -35,6 +37,7 @@ class Setup:
     device: torch.device
     workload: Workload
     config: TrainingConfig
+    learning_rate: float = 1e-4
     forward_contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=lambda: [nullcontext])
     compile_options: dict[str, Any] | None = None
     scaler: torch.amp.GradScaler | None = None

@@ -1,14 +1,14 @@
 """The training step itself: micro-batches whose loss is a sum over units, one update per global batch.
 
-The gradient of an update is the gradient of (sum of losses) / (number of real units in the whole global batch), however
-the global batch is split. The number of units is known only after the last micro-batch, so each backward divides by a
-nominal number and the update corrects by nominal / real: exact, and no second pass over the data. Averaging the means of
-micro-batches instead would weigh a token by the company it keeps (transformers' and TRL's old fault; cases B01, B02).
+The gradient of an update is the gradient of (sum of losses) / (number of real units in the whole global batch),
+however the global batch is split. The number of units is known only after the last micro-batch, so each backward
+divides by a nominal number and the update corrects by nominal / real: exact, and no second pass over the data.
+Averaging the means of micro-batches instead would weigh a token by the company it keeps, the old fault of many loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from objectives.trial.setup import Setup
 
 SKIPS_IN_A_ROW = 30
-"""A gradient scaler halves its scale at each skipped step: 30 halvings from 65536 are below its smallest useful scale."""
+"""A gradient scaler halves its scale at each skipped step: 30 halvings from 65536 leave nothing to represent."""
 
 
 class NumericalFault(ArithmeticError):
@@ -31,7 +31,7 @@ class NumericalFault(ArithmeticError):
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """One optimizer step. ``loss`` is the mean per real unit, still on the device; ``applied`` is False when skipped."""
+    """One optimizer step. ``loss``: mean per real unit, still on the device. ``applied``: False when it was skipped."""
 
     applied: bool
     units: int
@@ -42,7 +42,7 @@ def move(batch: Batch, device: torch.device) -> Batch:
     """A copy of the batch on the device; everything that is not a tensor stays as it is."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {name: move(item, device) for name, item in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(move(item, device) for item in batch))
@@ -52,7 +52,7 @@ def move(batch: Batch, device: torch.device) -> Batch:
 
 
 class Trainer:
-    """Runs micro-steps and updates on a :class:`Setup`. Keeps no clock: whoever measures marks the times around calls."""
+    """Runs micro-steps and updates on a :class:`Setup`. Keeps no clock: whoever measures marks times around calls."""
 
     def __init__(self, setup: Setup, *, max_grad_norm: float) -> None:
         assert setup.optimizer is not None, "the optimizer knob has been applied"
@@ -86,7 +86,7 @@ class Trainer:
         self._nominal = self._nominal or max(units, 1)
         scaled = loss / self._nominal
         scaler = self._setup.scaler
-        (scaled if scaler is None else scaler.scale(scaled)).backward()
+        torch.autograd.backward(scaled if scaler is None else scaler.scale(scaled))
         self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()
         self._units += units
         return units
@@ -124,13 +124,17 @@ class Trainer:
         before = scaler.get_scale()
         scaler.step(self._optimizer)
         scaler.update()
-        return scaler.get_scale() >= before  # a skipped update lowers the scale; hooks cannot tell (FusedAdam fires them)
+        return (
+            scaler.get_scale() >= before
+        )  # a skipped update lowers the scale; hooks cannot tell (FusedAdam fires them)
 
     def _count(self, applied: bool) -> None:
         self.applied_steps += applied
         self._skips = 0 if applied else self._skips + 1
         if self._skips >= SKIPS_IN_A_ROW:
-            raise NumericalFault(f"{self._skips} updates in a row were skipped: the gradient overflows at every loss scale")
+            raise NumericalFault(
+                f"{self._skips} updates in a row were skipped: the gradient overflows at every loss scale"
+            )
 
     def drop(self) -> None:
         """Forgets the gradients of micro-steps that get no update."""

@@ -7,6 +7,7 @@ lives beside the activations only from the second micro-batch on, and a loss sca
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from objectives.contract import Batch
-    from objectives.trial.trainer import Trainer
+    from objectives.trial.trainer import Trainer, Update
 
 APPLIED_UPDATES = 2
 
@@ -38,26 +39,38 @@ class WorstCase:
 
 
 def run_worst_case(
-    trainer: Trainer, batch: Batch, *, accumulation_steps: int, synchronize: Callable[[], None], clock: Callable[[], float]
+    trainer: Trainer,
+    batch: Batch,
+    *,
+    accumulation_steps: int,
+    synchronize: Callable[[], None],
+    on_update: Callable[[Update, float, float], None] = lambda _update, _seconds, _loss: None,
 ) -> WorstCase:
-    """Makes the updates. ``batch`` is one longest micro-batch on the CPU; it is placed anew for every micro-step.
+    """Makes the updates.
+
+    Args:
+        trainer: On a model whose knobs are all applied.
+        batch: One longest micro-batch, on the CPU; it is placed anew for every micro-step.
+        accumulation_steps: Of the configuration; two micro-steps an update are enough to show what more would need.
+        synchronize: Waits for the device.
+        on_update: Called after each update with its seconds and its loss.
 
     Raises:
         NumericalFault: The loss of the worst-case batch is not finite.
     """
     updates, marks = 0, (0.0, 0.0, 0.0)
     while trainer.applied_steps < APPLIED_UPDATES:
-        start = clock()
+        begun = start = time.perf_counter()
         for _ in range(min(accumulation_steps, 2)):
-            start = clock()
+            start = time.perf_counter()
             trainer.micro_step(trainer.place(batch))
             synchronize()
-        middle = clock()
+        middle = time.perf_counter()
         update = trainer.update()
         synchronize()
-        marks = (start, middle, clock())
+        marks = (start, middle, time.perf_counter())
         updates += 1
-        check_finite(update.loss, applied=update.applied)
+        on_update(update, marks[2] - begun, check_finite(update.loss, applied=update.applied))
     return WorstCase(updates=updates, micro_seconds=marks[1] - marks[0], optimizer_seconds=marks[2] - marks[1])
 
 

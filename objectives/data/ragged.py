@@ -1,0 +1,67 @@
+"""Rows of unequal length in one memory-mapped file: what preparation leaves and every trial reads.
+
+A file of values (its dtype in its name) and a file of offsets: no Python object per row, so forked loader workers share
+the pages instead of copying them (case E03), and opening costs nothing however large the data is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Ragged:
+    """Row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
+
+    Args:
+        values: One-dimensional, usually memory-mapped.
+        offsets: ``int64``, one more than there are rows, ascending from 0.
+    """
+
+    def __init__(self, values: Array, offsets: npt.NDArray[np.int64]) -> None:
+        self._values = values
+        self._offsets = offsets
+
+    @classmethod
+    def open(cls, folder: Path, name: str) -> Ragged:
+        """Opens what :func:`write_ragged` wrote. Raises ``FileNotFoundError`` when it is not there."""
+        files = sorted(folder.glob(f"{name}.*.bin"))
+        if not files:
+            raise FileNotFoundError(f"no {name!r} in {folder}")
+        dtype = np.dtype(files[0].name.split(".")[-2])
+        offsets = np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
+        empty = files[0].stat().st_size == 0  # an empty file cannot be mapped
+        values = np.empty(0, dtype) if empty else np.memmap(files[0], dtype=dtype, mode="r")
+        return cls(values, offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> Array:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        row %= len(self)
+        return self._values[self._offsets[row] : self._offsets[row + 1]]
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Values per row, shape (rows,)."""
+        return np.diff(self._offsets)
+
+
+def write_ragged(folder: Path, name: str, rows: Iterable[Array | bytes], dtype: npt.DTypeLike) -> int:
+    """Writes rows one after another, holding only their lengths in memory. Returns their number."""
+    kind = np.dtype(dtype)
+    offsets = [0]
+    with (folder / f"{name}.{kind.name}.bin").open("wb") as file:
+        for row in rows:
+            data = row if isinstance(row, bytes) else np.asarray(row, dtype=kind).tobytes()
+            file.write(data)
+            offsets.append(offsets[-1] + len(data) // kind.itemsize)
+    np.save(folder / f"{name}.offsets.npy", np.array(offsets, dtype=np.int64))
+    return len(offsets) - 1

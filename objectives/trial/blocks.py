@@ -1,0 +1,155 @@
+"""Blocks of micro-steps and an update, timed: the same calls serve warm-up, window and the comparison without a loader.
+
+Nothing inside a block waits for the device. The timer marks boundaries and waits once, at the block's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from objectives.measure.window import Block, is_warm, narrow_enough, stall_share, summarise
+from objectives.trial.batches import make_loader
+from objectives.trial.trainer import NumericalFault, Trainer, Update
+from objectives.trial.worst_case import WorstCase, check_finite
+
+if TYPE_CHECKING:
+    from objectives.measure.timing import Timer
+    from objectives.trial.channel import Channel
+    from objectives.trial.protocol import WindowPlan
+    from objectives.trial.setup import Setup
+
+BLOCKS_IN_WINDOW = 20
+"""A window should hold at least so many blocks: fewer say little about their own error."""
+FEWEST_MICRO_STEPS = 3
+"""A cut block has at least so many micro-steps: the first, which creates gradients, and two that add to them."""
+LARGEST_SKIPPED_SHARE = 0.2
+"""More skipped updates than this in the window and the configuration does not train."""
+
+
+def steps_in_block(accumulation_steps: int, worst: WorstCase, window_seconds: float) -> int:
+    """Micro-steps per measured block: all where 20 whole optimizer steps fit the window, else as many as let 20 fit."""
+    room = window_seconds / BLOCKS_IN_WINDOW - worst.optimizer_seconds
+    fitting = int(room / max(worst.micro_seconds, 1e-9))
+    return min(accumulation_steps, max(FEWEST_MICRO_STEPS, fitting))
+
+
+class BlockLoop:
+    """Runs blocks on a setup whose loader it makes."""
+
+    def __init__(
+        self, channel: Channel, setup: Setup, trainer: Trainer, timer: Timer, window: WindowPlan, micro_steps: int
+    ) -> None:
+        self._channel, self._setup, self._trainer, self._timer = channel, setup, trainer, timer
+        self._plan, self._micro_steps = window, micro_steps
+        self._batches: Iterator[Any] = iter(make_loader(setup, steps_in_block=micro_steps))
+        self._window: list[Block] = []
+        self._losses: list[float] = []
+        self._placed: list[Any] = []
+        self._warm_up_steps = 0
+
+    def _block(self) -> Block:
+        waits, units = 0.0, []
+        self._placed = []
+        self._timer.start()
+        for _ in range(self._micro_steps):
+            asked = time.perf_counter()
+            batch = next(self._batches)
+            waits += time.perf_counter() - asked
+            placed = self._trainer.place(batch)
+            units.append(self._trainer.micro_step(placed))
+            self._timer.mark()
+            self._placed.append(placed)
+        update = self._trainer.update()
+        self._timer.mark()
+        *micro_seconds, optimizer_seconds = self._timer.resolve()
+        block = Block(
+            micro_seconds=tuple(micro_seconds),
+            micro_units=tuple(units),
+            optimizer_seconds=optimizer_seconds,
+            accumulation_steps=self._setup.config.accumulation_steps,
+            applied=update.applied,
+            data_wait_seconds=waits,
+            overlapped_loading=self._setup.config.loader_workers > 0,
+        )
+        self._report(block, update)
+        return block
+
+    def _report(self, block: Block, update: Update) -> None:
+        self._losses.append(check_finite(update.loss, applied=update.applied))
+        self._channel.send(
+            "step",
+            kind="optimizer",
+            seconds=block.step_seconds,
+            host_wait_seconds=block.data_wait_seconds,
+            units=block.units,
+            skipped=not update.applied,
+            loss=self._losses[-1],
+            micro_steps=self._micro_steps,
+        )
+
+    def warm_up(self) -> float:
+        """Runs blocks until their times have settled and the asked load is over; returns the seconds it took.
+
+        At most as long as the longest window, beside the load.
+        """
+        begun, seconds = time.perf_counter(), []
+        load = self._plan.warm_load_seconds
+        while not self._channel.stop_requested:
+            seconds.append(self._block().step_seconds)
+            elapsed = time.perf_counter() - begun
+            if elapsed >= load and (is_warm(seconds) or elapsed >= load + self._plan.max_seconds):
+                break
+        self._warm_up_steps = len(seconds)
+        self._losses.clear()
+        return time.perf_counter() - begun
+
+    def measure(self, *, between: Callable[[], None] = lambda: None) -> float:
+        """Runs the window, calling ``between`` after each block; returns its seconds.
+
+        Raises:
+            NumericalFault: The scaler skipped more than a fifth of the updates.
+        """
+        begun = time.perf_counter()
+        while True:
+            self._window.append(self._block())
+            between()
+            elapsed = time.perf_counter() - begun
+            if self._channel.stop_requested or narrow_enough(self._window, self._plan, elapsed):
+                break
+        skipped = self._skipped
+        if skipped > LARGEST_SKIPPED_SHARE * len(self._window):
+            raise NumericalFault(
+                f"{skipped} of {len(self._window)} updates in the window were skipped by the loss scaler"
+            )
+        return elapsed
+
+    @property
+    def _skipped(self) -> int:
+        return sum(not block.applied for block in self._window)
+
+    def stall(self) -> float:
+        """Share of a micro-step that waits for its data: the window's last block against its own batches, in place."""
+        loaded = self._window[-1].micro_seconds
+        self._timer.start()
+        for placed in self._placed:
+            self._trainer.micro_step(placed)
+            self._timer.mark()
+        in_place = self._timer.resolve()
+        self._trainer.drop()
+        return stall_share(loaded, in_place)
+
+    def measurement(self) -> dict[str, Any]:
+        """The window's numbers as the ``measurement`` event carries them."""
+        return {
+            **summarise(self._window).to_mapping(),
+            "step_seconds": [block.step_seconds for block in self._window],
+            "micro_steps_in_block": self._micro_steps,
+            "composed": self._window[0].composed,
+            "skipped_steps": self._skipped,
+            "warm_up_steps": self._warm_up_steps,
+            "first_loss": self._losses[0],
+            "last_loss": self._losses[-1],
+            "stop_reason": self._channel.stop_reason,
+        }

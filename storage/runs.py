@@ -1,0 +1,173 @@
+"""Runs: one row a child process, ended exactly once, together with its trial where that ends too."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from storage.database import Database
+from storage.errors import AlreadyFinished, NotFound
+from storage.models import Run
+from storage.records import Json, RunEnd, RunRecord, TrialEnd, TrialRecord
+from storage.rows import RUN_COLUMNS, change_study, run_record
+from storage.trials import QUIET, finish_in
+from storage.types import now
+
+
+def start(
+    database: Database,
+    *,
+    id: str,
+    study_id: int,
+    purpose: str,
+    trial_id: int | None = None,
+    attempt: int = 1,
+    hardware: Json | None = None,
+) -> RunRecord:
+    """Stores a run before its child starts. The same id again is the same run.
+
+    Args:
+        database: The store.
+        id: A UUID as text, made by the worker.
+        study_id: The study.
+        purpose: One of the purposes of a run.
+        trial_id: The trial; None for runs of a study or a device.
+        attempt: 1 for the first run of that purpose.
+        hardware: What the numbers will belong to, as far as it is known.
+
+    Raises:
+        NotFound: No such study or trial.
+    """
+    values: dict[str, Any] = {
+        "id": id, "study_id": study_id, "trial_id": trial_id, "purpose": purpose, "attempt": attempt,
+        "hardware": hardware or {}, "measurement": {}, "step_seconds": [], "evidence": {}, "seconds": 0.0,
+        "started_at": now(),
+    }  # fmt: skip
+
+    def work(session: Session) -> RunRecord:
+        known = session.execute(select(*RUN_COLUMNS).where(Run.id == id)).one_or_none()
+        if known is not None:
+            return run_record(known)
+        session.execute(insert(Run).values(**values))
+        return _get(session, id)
+
+    try:
+        return database.write(work, repeatable=True)
+    except IntegrityError as error:
+        raise NotFound(f"run {id} belongs to no stored study or trial") from error
+
+
+def finish(database: Database, id: str, *, outcome: str, **fields: Unpack[RunEnd]) -> RunRecord:
+    """Gives a run its one outcome. Once it has it, the same outcome again changes nothing.
+
+    Raises:
+        AlreadyFinished: It has another outcome, which stays; :func:`keep_late` keeps what came late.
+        NotFound: No such run.
+    """
+    return database.write(lambda session: _finish_in(session, id, outcome, fields), repeatable=True)
+
+
+def record_end(
+    database: Database,
+    *,
+    id: str,
+    outcome: str,
+    run: RunEnd | None = None,
+    trial_id: int | None = None,
+    trial_outcome: str | None = None,
+    trial: TrialEnd | None = None,
+) -> tuple[RunRecord, TrialRecord | None]:
+    """Stores a run's end and its trial's end in one transaction: both or neither. Repeating it changes nothing.
+
+    Args:
+        database: The store.
+        id: The run.
+        outcome: The run's outcome.
+        run: The rest of the run's end.
+        trial_id: The trial that ends with it; None when none does.
+        trial_outcome: The trial's outcome; None for the run's.
+        trial: The rest of the trial's end.
+
+    Raises:
+        AlreadyFinished: Run or trial has another outcome; nothing is changed.
+        NotFound: No such run or trial.
+    """
+
+    def work(session: Session) -> tuple[RunRecord, TrialRecord | None]:
+        ended = None if trial_id is None else finish_in(session, trial_id, trial_outcome or outcome, trial or {})
+        return _finish_in(session, id, outcome, run or {}), ended
+
+    return database.write(work, repeatable=True)
+
+
+def keep_late(database: Database, id: str, *, result: Json) -> RunRecord:
+    """Keeps the result of a run that had been declared lost, as ``evidence["late"]``; it counts nowhere.
+
+    Raises:
+        NotFound: No such run.
+    """
+
+    def work(session: Session) -> RunRecord:
+        known = _get(session, id)
+        change_study(session, known.study_id)
+        evidence = {**known.evidence, "late": result}
+        session.execute(update(Run).where(Run.id == id).values(evidence=evidence), execution_options=QUIET)
+        return _get(session, id)
+
+    return database.write(work, repeatable=True)
+
+
+def get(database: Database, id: str) -> RunRecord:
+    """One run.
+
+    Raises:
+        NotFound: No such run.
+    """
+    return database.read(lambda session: _get(session, id))
+
+
+def list_of(
+    database: Database, *, study_id: int | None = None, trial_id: int | None = None, purpose: str | None = None
+) -> tuple[RunRecord, ...]:
+    """Runs by the time they started, of a study, a trial, a purpose, or several of these at once."""
+    wanted = {Run.study_id: study_id, Run.trial_id: trial_id, Run.purpose: purpose}
+    conditions = [column == value for column, value in wanted.items() if value is not None]
+    return _where(database, *conditions)
+
+
+def unfinished(
+    database: Database, *, study_id: int | None = None, trial_id: int | None = None
+) -> tuple[RunRecord, ...]:
+    """Runs without an outcome: they run now, or their worker died."""
+    wanted = {Run.study_id: study_id, Run.trial_id: trial_id}
+    conditions = [column == value for column, value in wanted.items() if value is not None]
+    return _where(database, Run.outcome.is_(None), *conditions)
+
+
+def _where(database: Database, *conditions: Any) -> tuple[RunRecord, ...]:
+    statement = select(*RUN_COLUMNS).where(*conditions).order_by(Run.started_at, Run.id)
+    return tuple(map(run_record, database.read(lambda session: session.execute(statement).all())))
+
+
+def _finish_in(session: Session, id: str, outcome: str, fields: RunEnd) -> RunRecord:
+    unknown = set(fields) - set(RunEnd.__annotations__)
+    if unknown:
+        raise TypeError(f"cannot be stored with a run: {', '.join(sorted(unknown))}")
+    statement = (
+        update(Run).where(Run.id == id, Run.outcome.is_(None)).values(outcome=outcome, finished_at=now(), **fields)
+    )
+    session.execute(statement, execution_options=QUIET)
+    stored = _get(session, id)
+    if stored.outcome != outcome:
+        raise AlreadyFinished(f"run {id}", str(stored.outcome))
+    return stored
+
+
+def _get(session: Session, id: str) -> RunRecord:
+    row = session.execute(select(*RUN_COLUMNS).where(Run.id == id)).one_or_none()
+    if row is None:
+        raise NotFound(f"no run with id {id}")
+    return run_record(row)

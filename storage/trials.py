@@ -1,0 +1,222 @@
+"""Trials: numbered without gaps, ended exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from storage.database import Database
+from storage.errors import AlreadyFinished, NotFound
+from storage.models import Run, Study, Trial
+from storage.records import Json, TrialEnd, TrialRecord, TrialUpdate
+from storage.rows import TRIAL_COLUMNS, change_study, trial_record
+from storage.types import now
+
+QUIET = {"synchronize_session": False}
+
+
+def reserve(
+    database: Database,
+    *,
+    study_id: int,
+    config: Json,
+    config_key: str,
+    source: str,
+    max_trials: int | None = None,
+    predicted_peak_memory_bytes: int | None = None,
+) -> TrialRecord | None:
+    """Takes the study's next number for a configuration. Safe from any number of processes.
+
+    Args:
+        database: The store.
+        study_id: The study.
+        config: The whole configuration.
+        config_key: Hash of the canonical configuration.
+        source: ``baseline`` or a sampler's name.
+        max_trials: Trials the study may have at most; None for no limit.
+        predicted_peak_memory_bytes: The prediction, where there is one.
+
+    Returns:
+        The new trial, without outcome; None when the study already has ``max_trials``.
+
+    Raises:
+        NotFound: No such study.
+    """
+    values = {
+        "study_id": study_id, "config": config, "config_key": config_key, "source": source, "windows": 0,
+        "confirmed": False, "metrics": {}, "evidence": {}, "seconds": 0.0, "created_at": now(),
+        "predicted_peak_memory_bytes": predicted_peak_memory_bytes,
+    }  # fmt: skip
+
+    def work(session: Session) -> TrialRecord | None:
+        number = _next_number(session, study_id, max_trials)
+        if number is None:
+            return None
+        made = session.execute(insert(Trial).values(number=number, **values))
+        return _get(session, made.inserted_primary_key[0])  # type: ignore[attr-defined]
+
+    return database.write(work)
+
+
+def _next_number(session: Session, study_id: int, max_trials: int | None) -> int | None:
+    """Raises the study's count; its row stays locked until the transaction ends, so numbers have no gaps."""
+    change_study(session, study_id, trial_count=Study.trial_count + 1)
+    count: int = session.execute(select(Study.trial_count).where(Study.id == study_id)).scalar_one()
+    if max_trials is not None and count > max_trials:
+        session.rollback()
+        return None
+    return count - 1
+
+
+def finish(database: Database, trial_id: int, *, outcome: str, **fields: Unpack[TrialEnd]) -> TrialRecord:
+    """Gives a trial its one outcome. Once it has it, the same outcome again changes nothing.
+
+    Raises:
+        AlreadyFinished: It has another outcome, which stays.
+        NotFound: No such trial.
+    """
+    return database.write(lambda session: finish_in(session, trial_id, outcome, fields), repeatable=True)
+
+
+def finish_in(session: Session, trial_id: int, outcome: str, fields: TrialEnd) -> TrialRecord:
+    """:func:`finish` inside a transaction."""
+    change_study(session, study_of(session, trial_id))
+    statement = (
+        update(Trial)
+        .where(Trial.id == trial_id, Trial.outcome.is_(None))
+        .values(outcome=outcome, finished_at=now(), **_known(fields, TrialEnd))
+    )
+    session.execute(statement, execution_options=QUIET)
+    stored = _get(session, trial_id)
+    if stored.outcome != outcome:
+        raise AlreadyFinished(f"trial {stored.number}", str(stored.outcome))
+    return stored
+
+
+def update_fields(database: Database, trial_id: int, **fields: Unpack[TrialUpdate]) -> TrialRecord:
+    """Stores further windows, the confirmation or the prediction. Never the outcome.
+
+    Raises:
+        NotFound: No such trial.
+    """
+    values = _known(fields, TrialUpdate)
+
+    def work(session: Session) -> TrialRecord:
+        change_study(session, study_of(session, trial_id))
+        if values:
+            session.execute(update(Trial).where(Trial.id == trial_id).values(**values), execution_options=QUIET)
+        return _get(session, trial_id)
+
+    return database.write(work, repeatable=True)
+
+
+def release(database: Database, trial_id: int, *, evidence: Json | None = None) -> TrialRecord:
+    """Frees a trial whose process is dead for its next attempt: its unfinished runs become ``infra/worker_lost``.
+
+    The trial itself keeps its number and has no outcome yet: run it again (the next attempt), or :func:`finish` it.
+
+    Args:
+        database: The store.
+        trial_id: The trial.
+        evidence: How it was noticed.
+
+    Raises:
+        NotFound: No such trial.
+    """
+    values = {"outcome": "infra", "cause": "worker_lost", "confidence": "certain", "finished_at": now()}
+
+    def work(session: Session) -> TrialRecord:
+        change_study(session, study_of(session, trial_id))
+        lost = update(Run).where(Run.trial_id == trial_id, Run.outcome.is_(None))
+        session.execute(lost.values(evidence=evidence or {}, **values), execution_options=QUIET)
+        return _get(session, trial_id)
+
+    return database.write(work, repeatable=True)
+
+
+def get(database: Database, trial_id: int) -> TrialRecord:
+    """One trial.
+
+    Raises:
+        NotFound: No such trial.
+    """
+    return database.read(lambda session: _get(session, trial_id))
+
+
+def list_of(database: Database, study_id: int) -> tuple[TrialRecord, ...]:
+    """All trials of a study by number."""
+    return _where(database, Trial.study_id == study_id)
+
+
+def by_ids(database: Database, trial_ids: Sequence[int]) -> tuple[TrialRecord, ...]:
+    """These trials by number; asked for 500 at a time, as a statement takes only so many values."""
+    parts = (trial_ids[start : start + 500] for start in range(0, len(trial_ids), 500))
+    return tuple(trial for part in parts for trial in _where(database, Trial.id.in_(part)))
+
+
+def baseline(database: Database, study_id: int) -> TrialRecord | None:
+    """Trial 0, finished or not; None before it is reserved."""
+    found = _where(database, Trial.study_id == study_id, Trial.number == 0)
+    return found[0] if found else None
+
+
+def by_key(database: Database, study_id: int, config_key: str) -> tuple[TrialRecord, ...]:
+    """The trials of one configuration by number, those without an outcome included; empty when it was never tried."""
+    return _where(database, Trial.study_id == study_id, Trial.config_key == config_key)
+
+
+def unfinished(database: Database, study_id: int) -> tuple[TrialRecord, ...]:
+    """The trials without an outcome by number: they run now, or their process died."""
+    return _where(database, Trial.study_id == study_id, Trial.outcome.is_(None))
+
+
+def finished_ids(database: Database, study_id: int) -> tuple[int, ...]:
+    """Ids of the trials with an outcome, by number."""
+    statement = select(Trial.id).where(Trial.study_id == study_id, Trial.outcome.is_not(None)).order_by(Trial.number)
+    return tuple(database.read(lambda session: session.execute(statement).scalars().all()))
+
+
+def counts(database: Database, study_id: int) -> dict[str, int]:
+    """How many trials ended how; those without an outcome are not in it."""
+    statement = (
+        select(Trial.outcome, func.count())
+        .where(Trial.study_id == study_id, Trial.outcome.is_not(None))
+        .group_by(Trial.outcome)
+    )
+    rows = database.read(lambda session: session.execute(statement).all())
+    return {str(outcome): count for outcome, count in rows}
+
+
+def study_of(session: Session, trial_id: int) -> int:
+    """The study of a trial.
+
+    Raises:
+        NotFound: No such trial.
+    """
+    study_id = session.execute(select(Trial.study_id).where(Trial.id == trial_id)).scalar_one_or_none()
+    if study_id is None:
+        raise NotFound(f"no trial with id {trial_id}")
+    return study_id
+
+
+def _get(session: Session, trial_id: int) -> TrialRecord:
+    row = session.execute(select(*TRIAL_COLUMNS).where(Trial.id == trial_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"no trial with id {trial_id}")
+    return trial_record(row)
+
+
+def _where(database: Database, *conditions: ColumnElement[bool]) -> tuple[TrialRecord, ...]:
+    statement = select(*TRIAL_COLUMNS).where(*conditions).order_by(Trial.study_id, Trial.number)
+    return tuple(map(trial_record, database.read(lambda session: session.execute(statement).all())))
+
+
+def _known(fields: Any, allowed: type) -> dict[str, Any]:
+    """The fields as column values; a name that may not be set here is our own mistake."""
+    unknown = set(fields) - set(allowed.__annotations__)
+    if unknown:
+        raise TypeError(f"cannot be stored here: {', '.join(sorted(unknown))}")
+    return dict(fields)

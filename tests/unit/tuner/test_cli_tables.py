@@ -1,0 +1,116 @@
+"""The answers as text for people, at 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from objectives.config import TrainingConfig
+from tuner.cli import tables
+from tuner.documents import RESULT, TRIAL, missing
+
+
+def trial(number: int, throughput: float, gibibytes: float, **knobs: Any) -> dict[str, Any]:
+    return {
+        "number": number, "outcome": "completed", "cause": None, "config": TrainingConfig(**knobs).to_mapping(),
+        "throughput": throughput, "throughput_unit": "tokens_per_second",
+        "throughput_interval": [throughput * 0.96, throughput * 1.03], "peak_memory_bytes": int(gibibytes * 2**30),
+        "predicted_peak_memory_bytes": None, "seconds": 12.3, "confirmed": True,
+    }  # fmt: skip
+
+
+BASELINE = trial(0, 1204, 1.91, micro_batch_size=4, accumulation_steps=8)
+BEST = trial(
+    7, 3421, 1.42, micro_batch_size=8, accumulation_steps=4, precision="bf16-mixed", optimizer="adamw-fused",
+    activation_checkpointing="selective", tokens="cached", loader_workers=2,
+)  # fmt: skip
+ANSWER: dict[str, Any] = {
+    "study": "my study", "status": "finished", "stop_reason": "no gain in the last 8 trials", "objective": "causal_lm",
+    "device": "Xeon, 2 cores", "global_batch_size": 32, "memory_limit_bytes": 8 * 2**30,
+    "counts": {"completed": 11, "pruned": 3, "device_oom": 1}, "seconds": 231.0, "baseline": BASELINE, "best": BEST,
+    "front": [trial(3, 815, 0.62), BEST], "speedup_over_baseline": 2.841, "speedup_over_baseline_interval": [2.61, 3.1],
+    "refused": [{"knob": "attention", "value": "flash_attention_2", "reason": "flash-attn [2] is not installed"}],
+}  # fmt: skip
+
+
+def shown(capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
+    tables.print_result({**ANSWER, **changes})
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+    return out
+
+
+def test_the_sample_is_a_whole_document() -> None:
+    assert missing(ANSWER, RESULT) == []
+    assert missing(BEST, TRIAL) == []
+
+
+def test_a_result_shows_front_both_sides_speed_up_refusals_and_what_to_type_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = shown(capsys)
+    for said in (
+        "my study: finished (no gain in the last 8 trials)", "15 trials in 3 min 51 s on Xeon, 2 cores",
+        "11 completed, 3 pruned, 1", "memory limit 8.00 GiB, global batch 32 samples", "3.42k tokens/s", "0.62 GiB",
+        "baseline (trial 0)", "winner (trial 7)", "[1.16k, 1.24k]", "[3.28k, 3.52k]", "accumulation_steps",
+        "attention flash_attention_2", "flash-attn [2] is not installed",
+        "tuner show 'my study'", "tuner front 'my study'",
+    ):  # fmt: skip
+        assert said in out
+    assert "trains 2.84x as fast as the baseline (95 % interval 2.61x to 3.10x)" in " ".join(out.split())
+
+
+def test_the_front_is_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.print_front({"study": "s", "trials": ANSWER["front"]})
+    out = capsys.readouterr().out
+    assert out.index("3.42k") < out.index("815")
+    assert "defaults" in out
+
+
+def test_a_difference_inside_the_noise_is_a_tie(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, speedup_over_baseline=1.02, speedup_over_baseline_interval=[0.97, 1.06])
+    assert "A tie: 1.02x the baseline" in out
+    assert "trains" not in out.split("Next")[0].split("A tie")[1].split("baseline")[1]
+
+
+def test_a_baseline_that_wins_is_said_to_win(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, best=BASELINE, speedup_over_baseline=1.0, speedup_over_baseline_interval=None)
+    assert "The baseline (trial 0) is the fastest" in out
+
+
+def test_a_baseline_without_a_number_leaves_no_speed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    dead = {**BASELINE, "outcome": "device_oom", "throughput": None, "throughput_interval": None}
+    out = shown(capsys, baseline=dead, speedup_over_baseline=None, speedup_over_baseline_interval=None)
+    assert "could not be measured" in out
+
+
+def test_nothing_feasible_has_no_winner(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, best=None, front=[], baseline=None, status="failed", stop_reason="the first 5 failed alike")
+    assert "No winner" in out
+    assert "the first 5 failed alike" in out
+
+
+def test_an_interrupted_study_says_that_everything_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "the same command goes on" in shown(capsys, status="paused", best=None)
+
+
+def test_missing_figures_are_a_dash_not_a_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = {**BEST, "throughput_interval": None, "peak_memory_bytes": None}
+    lines = shown(capsys, best=bare, front=[bare]).splitlines()
+    assert any(line.startswith("95 % interval") and line.rstrip().endswith("-") for line in lines)
+
+
+def test_lists_devices_and_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.print_list({"studies": [ANSWER, {"study": "new", "status": "running"}]})
+    tables.print_list({"studies": []})
+    tables.print_front({"study": "new", "trials": []})
+    tables.print_devices(
+        {"devices": [{"kind": "cpu", "name": "Xeon", "total_memory_bytes": 96636764160, "uuid": None}]}
+    )
+    tables.print_devices({"devices": []})
+    tables.print_facts({"store": "sqlite", "current": True, "tables": ["a", "b"]})
+    out = capsys.readouterr().out
+    for said in ("2.84x", "tuner run SPEC", "no trial", "90.00 GiB", "no device", "true", "a, b"):
+        assert said in out

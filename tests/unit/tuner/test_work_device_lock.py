@@ -1,0 +1,82 @@
+"""One run per device, and the wait for its memory."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tuner.work.device_lock import DeviceBusyError, DeviceLock, wait_until_free
+
+GIB = 1024**3
+
+
+@pytest.mark.case("G19")
+def test_two_workers_never_hold_one_device(tmp_path):
+    first, second, waits = DeviceLock(tmp_path, "GPU-1/x"), DeviceLock(tmp_path, "GPU-1/x"), []
+    with first:
+        first.acquire()
+        assert first.held
+        with pytest.raises(DeviceBusyError, match=f"device GPU-1/x is still in use by a run of process {os.getpid()}"):
+            second.acquire(wait_seconds=0.0, on_wait=waits.append)
+        DeviceLock(tmp_path, "GPU-2").acquire(wait_seconds=0.0)
+    assert waits == [f"device GPU-1/x is in use by a run of process {os.getpid()}"]
+    second.acquire(wait_seconds=0.0)
+    second.release()
+    second.release()
+    assert not second.held
+
+
+def test_a_lock_not_held_has_no_descriptor(tmp_path):
+    with pytest.raises(ValueError, match="not held"):
+        DeviceLock(tmp_path, "cpu").fileno()
+
+
+@pytest.mark.case("G19")
+def test_it_lives_as_long_as_the_last_process_that_holds_it(tmp_path):
+    lock, other = DeviceLock(tmp_path, "cpu"), DeviceLock(tmp_path, "cpu")
+    lock.acquire()
+    command = [sys.executable, "-S", "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[lock.fileno()]) as child:
+        lock.release()
+        with pytest.raises(DeviceBusyError):
+            other.acquire(wait_seconds=0.0)
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+    other.acquire(wait_seconds=0.0)
+    other.release()
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def wait(used_at, **options):
+    clock = Clock()
+    return wait_until_free(lambda: used_at(clock.now), GIB, clock=clock, sleep=clock.sleep, **options)
+
+
+@pytest.mark.case("D12")
+def test_a_driver_that_frees_late_is_waited_for():
+    release = wait(lambda now: 20 * GIB if now < 5 else GIB + 1)
+    assert (release.free, release.used_bytes) == (True, GIB + 1)
+    assert 5 <= release.waited_seconds < 5.5
+
+
+@pytest.mark.case("D12")
+def test_a_device_that_stays_full_is_busy():
+    release = wait(lambda _now: 20 * GIB, limit_seconds=120)
+    assert (release.free, release.used_bytes, release.waited_seconds) == (False, 20 * GIB, 120)
+
+
+def test_an_unknown_use_says_nothing_against_it():
+    assert wait(lambda _now: None).free

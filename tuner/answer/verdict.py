@@ -1,0 +1,185 @@
+"""What the confirmation says: the best configuration, its number, its ties, and who was thrown out. Pure.
+
+Model: window of trial c in round r reads ``mu_c + rho_r + e`` in natural logarithms. The round's effect takes out what
+all runs of a round share (drift); the residual variance is pooled over all trials, with the same prior as in the search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storage.records import RunRecord, TrialRecord
+from tuner.answer.confirm import FEWEST_ROUNDS
+from tuner.answer.contenders import contenders, demoted
+from tuner.search.front import is_feasible
+from tuner.search.noise import (
+    CONFIDENCE,
+    PRIOR_FREEDOM,
+    PRIOR_SPREAD,
+    Comparison,
+    Interval,
+    comparison,
+    interval_of,
+    pooled_spread,
+)
+from tuner.search.reasons import reason_of
+from tuner.search.schedule import History
+from tuner.search.windows import Window, by_trial, windows_of
+
+CONFIRM = frozenset({"confirm"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """The study's answer. All keys are trial ids.
+
+    Attributes:
+        best: The fastest confirmed trial, never one slower than the baseline; None while nothing is confirmed.
+        intervals: Throughput of every confirmed trial, from its confirmation runs alone.
+        against_best: The best against each other confirmed trial, paired by round.
+        ties: Trials that may be as fast as the best: confirmed and inside the noise, or contenders the time did not reach.
+        demoted: Reason for trials that failed in a later run.
+        speedup: The best against the baseline; None without a confirmed baseline.
+        no_speedup: Why there is none; None when there is one, and before there is a best.
+    """
+
+    best: int | None = None
+    intervals: Mapping[int, Interval] = field(default_factory=dict)
+    against_best: Mapping[int, Comparison] = field(default_factory=dict)
+    ties: tuple[int, ...] = ()
+    demoted: Mapping[int, str] = field(default_factory=dict)
+    speedup: Comparison | None = None
+    no_speedup: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fit:
+    """Least squares over trials and rounds: levels in log units per second, and what a difference is worth."""
+
+    levels: Mapping[int, float]
+    variances: Mapping[tuple[int, int], float]
+    freedom: float
+
+    def against(self, a: int, b: int, confidence: float) -> Comparison:
+        error = math.sqrt(self.variances[a, b])
+        return comparison(self.levels[a] - self.levels[b], error, self.freedom, confidence)
+
+
+def confirmation(history: History) -> Confirmation:
+    """The verdict on the runs so far. Only trials with at least two completed confirmation runs count."""
+    out = demoted(history)
+    windows = [each for each in windows_of(history.runs, CONFIRM) if each.trial_id not in out]
+    confirmed = {trial_id: mine for trial_id, mine in by_trial(windows).items() if len(mine) >= FEWEST_ROUNDS}
+    baseline = next((each for each in history.finished if each.number == 0), None)
+    if not confirmed or _baseline_missing(baseline, confirmed, out, history):
+        return Confirmation(demoted=out, no_speedup=None)
+    spread = pooled_spread((window for mine in confirmed.values() for window in mine), history.device_kind)
+    intervals = {trial_id: interval_of(mine, spread) for trial_id, mine in confirmed.items()}
+    fit = _fit(history.runs, confirmed, history.device_kind)
+    best = max(fit.levels, key=lambda trial_id: (fit.levels[trial_id], -trial_id))
+    return _answer(history, baseline, best, intervals, fit, out)
+
+
+def _answer(
+    history: History,
+    baseline: TrialRecord | None,
+    best: int,
+    intervals: Mapping[int, Interval],
+    fit: _Fit,
+    out: Mapping[int, str],
+) -> Confirmation:
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(fit.levels) - 1)
+    against = {other: fit.against(best, other, confidence) for other in fit.levels if other != best}
+    inside = [other for other, seen in against.items() if seen.verdict == "tie"]
+    unreached = [each.id for each in contenders(history) if each.id not in fit.levels and each.number != 0]
+    return Confirmation(
+        best=best,
+        intervals=intervals,
+        against_best=against,
+        ties=tuple([*inside, *unreached]),
+        demoted=out,
+        speedup=_speedup(baseline, best, against),
+        no_speedup=_no_speedup(baseline, best, against, out, history.limit_bytes),
+    )
+
+
+def _baseline_missing(
+    baseline: TrialRecord | None, confirmed: Mapping[int, object], out: Mapping[int, str], history: History
+) -> bool:
+    """Whether a baseline that could be confirmed has not been yet: until then nothing may be called best."""
+    if baseline is None or not is_feasible(baseline, history.limit_bytes):
+        return False
+    failed = sum(run.outcome == "infra" for run in history.runs_of(baseline.id, "confirm"))
+    return baseline.id not in confirmed and baseline.id not in out and failed == 0
+
+
+def _speedup(baseline: TrialRecord | None, best: int, against: Mapping[int, Comparison]) -> Comparison | None:
+    if baseline is None:
+        return None
+    if baseline.id == best:
+        return Comparison(ratio=1.0, low=1.0, high=1.0, verdict="tie")
+    return against.get(baseline.id)
+
+
+def _no_speedup(
+    baseline: TrialRecord | None,
+    best: int,
+    against: Mapping[int, Comparison],
+    out: Mapping[int, str],
+    limit_bytes: int | None,
+) -> str | None:
+    if baseline is None:
+        return "the baseline was not run"
+    if baseline.id == best or baseline.id in against:
+        return None
+    if baseline.id in out:
+        return f"the baseline {out[baseline.id]}"
+    if baseline.outcome != "completed":
+        return f"the baseline has no throughput to compare with: {reason_of(baseline)}"
+    if not is_feasible(baseline, limit_bytes):
+        return "the baseline needs more memory than the limit"
+    return "the baseline could not be confirmed"
+
+
+def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], device_kind: str) -> _Fit:
+    """Ordinary least squares on trial and round indicators; numpy's pseudo-inverse copes with missing cells."""
+    import numpy as np
+
+    rounds = rounds_of(runs)
+    cells = [(window, rounds[window.run_id]) for mine in confirmed.values() for window in mine]
+    columns = {key: index for index, key in enumerate([*confirmed, *sorted({f"round {each}" for _, each in cells})])}
+    design = np.zeros((len(cells), len(columns)))
+    for row, (window, number) in enumerate(cells):
+        design[row, columns[window.trial_id]] = design[row, columns[f"round {number}"]] = 1.0
+    target = np.array([window.log_throughput for window, _ in cells])
+    inverse = np.linalg.pinv(design.T @ design)
+    levels = inverse @ design.T @ target
+    freedom = len(cells) - int(np.linalg.matrix_rank(design))
+    squares = float(((target - design @ levels) ** 2).sum())
+    prior = PRIOR_SPREAD.get(device_kind, PRIOR_SPREAD["cpu"])
+    variance = (PRIOR_FREEDOM * prior**2 + squares) / (PRIOR_FREEDOM + freedom)
+    ids = list(confirmed)
+    index = {each: columns[each] for each in ids}
+    return _Fit(
+        levels={each: float(levels[index[each]]) for each in ids},
+        variances={
+            (a, b): variance * max(0.0, float(inverse[i, i] + inverse[j, j] - 2 * inverse[i, j]))
+            for a, i in index.items()
+            for b, j in index.items()
+        },
+        freedom=PRIOR_FREEDOM + freedom,
+    )
+
+
+def rounds_of(runs: Sequence[RunRecord]) -> Mapping[str, int]:
+    """The round of each confirmation run, by run id: a new one begins when a trial comes round again."""
+    found: dict[str, int] = {}
+    number, seen = 0, set[int | None]()
+    for run in sorted((each for each in runs if each.purpose == "confirm"), key=lambda each: each.started_at):
+        if run.trial_id in seen:
+            number, seen = number + 1, set()
+        seen.add(run.trial_id)
+        found[run.id] = number
+    return found

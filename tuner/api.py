@@ -1,0 +1,183 @@
+"""One hall behind three doors: the Python call, the command line and the screens all come through here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage import runs, studies, trials
+from storage.database import Database
+from storage.errors import StorageError
+from storage.records import StudyRecord
+from tuner import spec as specs
+from tuner.answer.summary import front_json, list_json, summarise
+from tuner.errors import StoreError, StudyError
+from tuner.progress import OnProgress, ignore
+from tuner.settings import Settings
+from tuner.spec.model import StudySpec
+from tuner.stop import Stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A study as it stands: what ``run`` and ``show`` answer."""
+
+    document: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document of ``run`` and ``show`` (docs/reference.md lists its fields)."""
+        return dict(self.document)
+
+    @property
+    def exit_status(self) -> int:
+        """0 with a confirmed best, 1 without one."""
+        return 0 if self.document["best"] is not None else 1
+
+
+def run(
+    spec: StudySpec | str | Path | Mapping[str, Any],
+    *,
+    on_progress: OnProgress | None = None,
+    stop: Stop | None = None,
+) -> Result:
+    """Runs a study on this machine, or goes on with it: trials, front, confirmed winner.
+
+    Args:
+        spec: A validated spec, a file, YAML text or a mapping.
+        on_progress: Takes progress (:mod:`tuner.progress`).
+        stop: Asks for the end from elsewhere (a signal handler); what is done is kept.
+
+    Raises:
+        SpecError: The spec cannot be used.
+        StudyError: The name means another study in this store, or another process works on it.
+        StoreError: The store cannot be reached.
+        TightfitError: The study cannot be worked on here; the message says why.
+    """
+    from tuner.work.study import work_on
+
+    asked = spec if isinstance(spec, StudySpec) else specs.read(spec)
+    settings = Settings.from_environment()
+    with _store(settings) as database:
+        study = _study_for(database, asked)
+        work_on(
+            database,
+            study,
+            asked,
+            folder=settings.data_dir,
+            stop=stop or Stop(),
+            report=on_progress or ignore,
+        )
+        return _result(database, studies.get(database, study.id))
+
+
+def show(name: str) -> Result:
+    """A study of the store as it stands.
+
+    Raises:
+        StudyError: There is none of that name; the message lists some there are.
+        StoreError: The store cannot be reached.
+    """
+    with _store() as database:
+        return _result(database, _known(database, name))
+
+
+def front(name: str) -> dict[str, Any]:
+    """The Pareto front of a study: ``{"study", "trials"}``. Raises as :func:`show`."""
+    with _store() as database:
+        study = _known(database, name)
+        return front_json(study, trials.list_of(database, study.id), runs.list_of(database, study_id=study.id))
+
+
+def list_studies() -> dict[str, Any]:
+    """All studies of the store, newest first: ``{"studies": [...]}``.
+
+    Raises:
+        StoreError: The store cannot be reached.
+    """
+    with _store() as database:
+        found = studies.list_all(database, limit=1000)
+        return list_json([(study, trials.list_of(database, study.id)) for study in found])
+
+
+def devices() -> dict[str, Any]:
+    """What this machine has to train on: ``{"devices": [...]}``. Touches no device."""
+    from objectives.measure.hardware import list_devices
+
+    return {"devices": list_devices()}
+
+
+def migrate() -> dict[str, Any]:
+    """Brings the store's schema to this version: ``{"store", "before", "schema"}``."""
+    with _database() as database:
+        before = database.migrate()
+        return {"store": database.safe_url, "before": before, "schema": database.check()}
+
+
+def check() -> dict[str, Any]:
+    """Whether the store can be reached and has this version's schema: ``{"store", "schema"}``.
+
+    Raises:
+        StoreError: It cannot, or has not; the message says the command that mends it.
+    """
+    with _database() as database:
+        database.require_schema()
+        return {"store": database.safe_url, "schema": database.check()}
+
+
+def _study_for(database: Database, spec: StudySpec) -> StudyRecord:
+    """The stored study of this spec, made if need be; limits and sampler are taken over from the spec.
+
+    Raises:
+        StudyError: The name means another study; the difference is in the message.
+    """
+    stored, identity = specs.to_mapping(spec), specs.identity(spec)
+    known = studies.find(database, spec.study)
+    if known is None:
+        return studies.create(database, name=spec.study, spec=stored, identity=identity)
+    if lines := specs.difference(known.identity, identity):
+        told = "\n".join(f"  {line}" for line in lines)
+        raise StudyError(
+            f"study {spec.study!r} is in the store already and is another study:\n{told}\n"
+            f"Give this one another name (`study: {spec.study}-2`), or put the old values back to go on with it."
+        )
+    return studies.update_spec(database, known.id, stored)
+
+
+def _known(database: Database, name: str) -> StudyRecord:
+    found = studies.find(database, name)
+    if found is not None:
+        return found
+    names = ", ".join(repr(study.name) for study in studies.list_all(database, limit=5)) or "none yet"
+    raise StudyError(f"no study {name!r} in this store; the newest are: {names}")
+
+
+def _result(database: Database, study: StudyRecord) -> Result:
+    known = specs.from_mapping(study.spec)
+    document = summarise(study, trials.list_of(database, study.id), runs.list_of(database, study_id=study.id), known)
+    return Result(document=document)
+
+
+@contextmanager
+def _database(settings: Settings | None = None) -> Iterator[Database]:
+    """The store of the settings; its errors become the person's."""
+    settings = settings or Settings.from_environment()
+    database: Database | None = None
+    try:
+        database = Database.open(settings.store_url)
+        yield database
+    except StorageError as error:
+        raise StoreError(str(error)) from error
+    finally:
+        if database is not None:
+            database.close()
+
+
+@contextmanager
+def _store(settings: Settings | None = None) -> Iterator[Database]:
+    """The same, with this version's schema in it."""
+    with _database(settings) as database:
+        database.prepare()
+        yield database

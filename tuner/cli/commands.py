@@ -1,0 +1,135 @@
+"""The commands. Each calls one function of ``tuner.api`` and prints what it answers; heavy imports stay inside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+
+def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    text = "Print one JSON document on stdout and nothing else there."
+    return click.option("--json", "as_json", is_flag=True, help=text)(function)
+
+
+def _debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    text = "Show the traceback of an error."
+    return click.option("--debug", is_flag=True, expose_value=False, help=text)(function)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="tightfit", prog_name="tuner")
+@_debug_option
+def tuner() -> None:
+    """Find the training configuration that trains fastest inside the memory of your GPU, by short, real trials."""
+
+
+@tuner.command()
+@click.argument("spec", type=click.Path(), metavar="SPEC")
+@click.option("--trials", type=int, metavar="N", help="Trials at most, instead of the spec's.")
+@click.option("--time", metavar="TIME", help="Wall time at most, such as 4m or 1h30m, instead of the spec's.")
+@click.option("--sampler", metavar="NAME", help="Who proposes: auto, tpe, gp, nsga2, random or grid.")
+@click.option("--memory", metavar="LIMIT", help="Memory limit, such as 92% or 40GiB, instead of the spec's.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@_json_option
+@_debug_option
+def run(
+    spec: str, trials: int | None, time: str | None, sampler: str | None, memory: str | None, quiet: bool, as_json: bool
+) -> int:
+    """Run the study of SPEC on this machine: trials, front, confirmed winner.
+
+    Ctrl-C keeps what is done; the same command goes on. Limits and sampler may change in between.
+    """
+    from tuner.cli.running import run_study
+
+    given = {"limits.trials": trials, "limits.time": time, "sampler": sampler, "limits.memory": memory}
+    return run_study(spec, given, quiet=quiet, as_json=as_json)
+
+
+@tuner.command("list")
+@_json_option
+@_debug_option
+def list_studies(as_json: bool) -> None:
+    """List the studies in the store."""
+    from tuner import api
+    from tuner.cli.tables import print_list
+
+    _answer(api.list_studies(), as_json=as_json, show=print_list)
+
+
+@tuner.command()
+@click.argument("study")
+@_json_option
+@_debug_option
+def show(study: str, as_json: bool) -> None:
+    """Show STUDY: its front, its baseline beside the winner, what was refused."""
+    from tuner import api
+    from tuner.cli.tables import print_result
+
+    _answer(api.show(study).to_json(), as_json=as_json, show=print_result)
+
+
+@tuner.command()
+@click.argument("study")
+@_json_option
+@_debug_option
+def front(study: str, as_json: bool) -> None:
+    """Show the Pareto front of STUDY: throughput against peak memory."""
+    from tuner import api
+    from tuner.cli.tables import print_front
+
+    _answer(api.front(study), as_json=as_json, show=print_front)
+
+
+@tuner.command()
+@_json_option
+@_debug_option
+def devices(as_json: bool) -> None:
+    """Show what this machine has to train on."""
+    from tuner import api
+    from tuner.cli.tables import print_devices
+
+    _answer(api.devices(), as_json=as_json, show=print_devices)
+
+
+@tuner.group()
+@_debug_option
+def db() -> None:
+    """Look after the store."""
+
+
+@db.command()
+@_json_option
+@_debug_option
+def migrate(as_json: bool) -> None:
+    """Bring the store's schema to this version. Safe to run twice, and from several machines at once."""
+    from tuner import api
+    from tuner.cli.tables import print_facts
+
+    _answer(api.migrate(), as_json=as_json, show=print_facts)
+
+
+@db.command()
+@_json_option
+@_debug_option
+def check(as_json: bool) -> None:
+    """Say whether the store can be reached and has this version's schema."""
+    from tuner import api
+    from tuner.cli.tables import print_facts
+
+    _answer(api.check(), as_json=as_json, show=print_facts)
+
+
+def _answer(document: Mapping[str, Any], *, as_json: bool, show: Callable[[Mapping[str, Any]], None]) -> None:
+    if as_json:
+        print_document(document)
+    else:
+        show(document)
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """One JSON document of standard JSON (no NaN) on stdout."""
+    print(json.dumps(document, allow_nan=False, ensure_ascii=False), file=sys.stdout)

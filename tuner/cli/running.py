@@ -1,0 +1,65 @@
+"""``tuner run``: reads the spec, works, and answers Ctrl-C by letting the running trial end cleanly."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tuner.cli.outcome import INTERRUPTED, TERMINATED
+from tuner.stop import Stop
+
+
+def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+    """Runs the study of a spec's file and prints its result.
+
+    Args:
+        spec: The file.
+        overrides: Values by dotted key that replace the spec's.
+        quiet: Whether progress is kept off stderr.
+        as_json: Whether the result is one JSON document on stdout.
+
+    Returns:
+        The exit status: the result's, or that of the interruption.
+
+    Raises:
+        TightfitError: The spec cannot be used, the name means another study, or the store cannot be reached.
+    """
+    from tuner import spec as specs
+
+    asked = specs.read(Path(spec), overrides=overrides)
+    from tuner import api
+    from tuner.cli.commands import print_document
+    from tuner.cli.display import display
+    from tuner.cli.tables import print_result
+
+    with stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
+        result = api.run(asked, on_progress=on_progress, stop=stop)
+    document = result.to_json()
+    if as_json:
+        print_document(document)
+    else:
+        print_result(document)
+    return stop.status or int(result.exit_status)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Turns the first SIGINT or SIGTERM into a request to stop; the second SIGINT interrupts at once."""
+    stop = Stop()
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

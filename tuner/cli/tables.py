@@ -1,0 +1,238 @@
+"""The answers of the commands as text for people, made from the same JSON that ``--json`` prints."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from objectives.config import TrainingConfig
+from tuner.cli import words
+
+Document = Mapping[str, Any]
+KEPT = {
+    "running": "What is done is kept; the same command goes on.",
+    "paused": "What is done is kept; the same command goes on.",
+    "cancelled": "What is done is kept.",
+}
+
+
+def print_result(result: Document) -> None:
+    """The answer of ``run`` and ``show``: front, baseline beside winner, speed-up, refusals, what to type next."""
+    out = _console()
+    _head(out, result)
+    trials = result.get("front") or []
+    if trials:
+        _title(out, "The front: throughput against peak memory")
+        _front_table(out, trials, _config(result.get("baseline")) or TrainingConfig().to_mapping(), "the baseline")
+    _answer(out, result)
+    _refused(out, result.get("refused") or [])
+    for notice in result.get("notices") or []:
+        _line(out, f"Note: {notice}")
+    _next(out, result)
+
+
+def print_front(document: Document) -> None:
+    """The front's trials, fastest first, with the knobs that are not the trainer's defaults."""
+    out = _console()
+    trials = document.get("trials") or []
+    if not trials:
+        _line(out, f"{document['study']}: no trial on the front yet")
+        return
+    _title(out, f"{document['study']}: the front, fastest first")
+    _front_table(out, trials, TrainingConfig().to_mapping(), "the trainer's defaults")
+
+
+def print_list(document: Document) -> None:
+    """The studies, one a row."""
+    out = _console()
+    studies = document.get("studies") or []
+    if not studies:
+        _line(out, "no study in the store yet; start one with: tuner run SPEC")
+        return
+    rows = [
+        (
+            str(each.get("study", "")),
+            str(each.get("status", "")),
+            str(each.get("device") or words.NOTHING),
+            str(sum((each.get("counts") or {}).values())),
+            _speedup_text(each),
+        )
+        for each in studies
+    ]
+    _table(out, ("study", "status", "device", "trials", "speed-up"), rows, right=("trials", "speed-up"))
+
+
+def print_devices(document: Document) -> None:
+    """The devices, each with its facts."""
+    out = _console()
+    for device in document.get("devices") or []:
+        _title(out, str(device.get("name") or device.get("kind") or "device"))
+        _facts(out, {key: item for key, item in device.items() if key != "name"})
+    if not document.get("devices"):
+        _line(out, "no device found")
+
+
+def print_facts(document: Document) -> None:
+    """A flat document, one key a line."""
+    _facts(_console(), document)
+
+
+def _head(out: Console, result: Document) -> None:
+    counts = result.get("counts") or {}
+    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    reason = f" ({result['stop_reason']})" if result.get("stop_reason") else ""
+    device = f" on {result['device']}" if result.get("device") else ""
+    total = sum(counts.values())
+    took = f" in {words.duration(result['seconds'])}" if result.get("seconds") else ""
+    _line(out, f"{result['study']}: {result.get('status', '')}{reason}", style="bold")
+    _line(out, f"{total} trials{took}{device}" + (f": {said}" if said else ""))
+    if result.get("memory_limit_bytes"):
+        _line(out, f"memory limit {words.size(result['memory_limit_bytes'])}, {_batch(result)}")
+    if result.get("status") in KEPT:
+        _line(out, KEPT[str(result["status"])])
+
+
+def _batch(result: Document) -> str:
+    if result.get("global_batch_size"):
+        return f"global batch {result['global_batch_size']} samples"
+    return f"global batch {result.get('global_batch_tokens') or '?'} tokens"
+
+
+def _front_table(out: Console, trials: Sequence[Document], reference: Mapping[str, Any], name: str) -> None:
+    head = f"differs from {name} by"
+    rows = [
+        (
+            str(trial["number"]),
+            words.rate(trial.get("throughput"), trial.get("throughput_unit")),
+            words.size(trial.get("peak_memory_bytes")),
+            words.knobs(trial.get("config") or {}, reference) or "nothing",
+        )
+        for trial in sorted(trials, key=lambda trial: -(trial.get("throughput") or 0.0))
+    ]
+    _table(out, ("trial", "throughput", "peak memory", head), rows, right=("trial", "throughput", "peak memory"))
+
+
+def _answer(out: Console, result: Document) -> None:
+    baseline, best = result.get("baseline"), result.get("best")
+    if best is None:
+        _line(out, f"\nNo winner: {_why_none(result)}", style="bold yellow")
+        return
+    if baseline is None or baseline["number"] == best["number"]:
+        _title(out, f"The baseline (trial {best['number']}) is the fastest that was confirmed")
+        _side_by_side(out, (("baseline", best),))
+        return
+    _title(out, "Baseline beside winner")
+    _side_by_side(
+        out, ((f"baseline (trial {baseline['number']})", baseline), (f"winner (trial {best['number']})", best))
+    )
+    _line(out, _verdict(result), style="bold green")
+
+
+def _why_none(result: Document) -> str:
+    if not result.get("front"):
+        return "no configuration was measured inside the memory limit"
+    return "no configuration has been confirmed yet"
+
+
+def _side_by_side(out: Console, columns: Sequence[tuple[str, Document]]) -> None:
+    trials = [trial for _, trial in columns]
+    rows = [
+        ("throughput", *(words.rate(trial.get("throughput"), trial.get("throughput_unit")) for trial in trials)),
+        ("95 % interval", *(words.interval(trial.get("throughput_interval")) or words.NOTHING for trial in trials)),
+        ("peak memory", *(words.size(trial.get("peak_memory_bytes")) for trial in trials)),
+        *_knob_rows([trial.get("config") or {} for trial in trials]),
+    ]
+    _table(out, ("", *(name for name, _ in columns)), rows)
+
+
+def _knob_rows(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The knobs that are not alike in all configurations, micro-batch and accumulation always."""
+    names = dict.fromkeys(name for config in configs for name in config)
+    always = ("micro_batch_size", "accumulation_steps")
+    return [
+        (name, *(words.value(config.get(name)) for config in configs))
+        for name in names
+        if name in always or len({words.value(config.get(name)) for config in configs}) > 1
+    ]
+
+
+def _verdict(result: Document) -> str:
+    speedup, bounds = result.get("speedup_over_baseline"), result.get("speedup_over_baseline_interval")
+    if speedup is None:
+        return "The baseline could not be measured, so there is no speed-up to state."
+    interval = f" (95 % interval {words.times(bounds[0])} to {words.times(bounds[1])})" if bounds else ""
+    if bounds and bounds[0] <= 1.0 <= bounds[1]:
+        return f"A tie: {words.times(speedup)} the baseline{interval}; the difference is inside the noise."
+    return f"The winner trains {words.times(speedup)} as fast as the baseline{interval}."
+
+
+def _speedup_text(result: Document) -> str:
+    speedup = result.get("speedup_over_baseline")
+    return words.NOTHING if speedup is None else words.times(speedup)
+
+
+def _refused(out: Console, refused: Iterable[Document]) -> None:
+    rows = [(f"{each['knob']} {words.value(each.get('value'))}", str(each["reason"])) for each in refused]
+    if rows:
+        _title(out, "Refused before a trial")
+        _table(out, ("choice", "reason"), rows)
+
+
+def _next(out: Console, result: Document) -> None:
+    name = shlex.quote(str(result["study"]))
+    _title(out, "Next")
+    _line(out, f"  tuner show {name}            this answer again (--json for programs)")
+    _line(out, f"  tuner front {name}           the front alone")
+
+
+def _config(trial: Document | None) -> Mapping[str, Any]:
+    return (trial or {}).get("config") or {}
+
+
+def _facts(out: Console, facts: Mapping[str, Any]) -> None:
+    rows = [(key, _fact(key, item)) for key, item in facts.items() if item is not None]
+    _table(out, ("", ""), rows)
+
+
+def _fact(key: str, item: Any) -> str:
+    if key.endswith("_bytes") and isinstance(item, (int, float)):
+        return words.size(item)
+    if isinstance(item, Mapping):
+        return ", ".join(f"{name} {words.value(inner)}" for name, inner in item.items())
+    if isinstance(item, (list, tuple)):
+        return ", ".join(map(words.value, item))
+    return words.value(item)
+
+
+def _table(out: Console, head: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str] = ()) -> None:
+    table = Table(box=None, show_header=any(head), header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in head:
+        last = name == head[-1]
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=not last, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    out.print(table)
+
+
+def _title(out: Console, text: str) -> None:
+    _line(out, f"\n{text}", style="bold")
+
+
+def _line(out: Console, text: str, style: str = "") -> None:
+    out.print(text, style=style, markup=False, highlight=False)
+
+
+def _console() -> Console:
+    return _Output(file=sys.stdout, highlight=False)
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """The command decides what a reader that left means; rich would exit with 1."""
+        raise BrokenPipeError

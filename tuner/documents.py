@@ -1,0 +1,111 @@
+"""The JSON documents of the commands, field by field: what ``--json`` prints and the Python door returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One field of a document. ``type`` is JSON's word for it; ``meaning`` names the unit and when it is null."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def _fields(*rows: tuple[str, str, str]) -> tuple[Field, ...]:
+    return tuple(Field(name=name, type=kind, meaning=meaning) for name, kind, meaning in rows)
+
+
+TRIAL = _fields(
+    ("number", "integer", "0 is the baseline; contiguous within a study."),
+    ("outcome", "text", "One of the outcomes above; null while it runs."),
+    ("cause", "text", "One of the causes above; null when the outcome says it all."),
+    ("config", "object", "Every knob with its value, and the derived `accumulation_steps`."),
+    ("throughput", "number", "In `throughput_unit`: the confirmation's mean when `confirmed`, else of the search runs; "
+     "an upper bound when `pruned`; null when nothing was measured."),
+    ("throughput_unit", "text", "`tokens_per_second` or `samples_per_second`; padding never counts."),
+    ("throughput_interval", "[low, high]", "95 % interval, run-to-run spread included; null without one."),
+    ("peak_memory_bytes", "integer", "What the device must have free for this configuration, on the worst-case batch."),
+    ("predicted_peak_memory_bytes", "integer", "Predicted before the run; null when nothing predicted it."),
+    ("seconds", "number", "Wall time of all its runs."),
+    ("confirmed", "boolean", "Whether the longer, interleaved runs of the confirmation measured it."),
+)  # fmt: skip
+"""A trial, wherever one stands in a document."""
+
+RESULT = _fields(
+    ("study", "text", "Its name."),
+    ("status", "text", "`queued`, `running`, `paused`, `finished`, `failed` or `cancelled`."),
+    ("stop_reason", "text", "Why it ended, for people; null while it has not."),
+    ("objective", "text", "The objective's kind."),
+    ("device", "text", "The device its measurements are from; null before the first."),
+    ("global_batch_size", "integer", "Samples per optimizer step; null when the spec gives tokens."),
+    ("memory_limit_bytes", "integer", "The limit on this device; null before the first run."),
+    ("counts", "object", "Number of trials by outcome."),
+    ("seconds", "number", "Wall time spent on the study, over all sessions."),
+    ("baseline", "trial", "Trial 0; null before it has ended."),
+    ("best", "trial", "The fastest confirmed configuration, never one slower than the baseline; null without one."),
+    ("front", "list of trials", "Feasible trials that no other beats in both throughput and peak memory."),
+    ("speedup_over_baseline", "number", "The best's throughput over the baseline's; null without both."),
+    ("speedup_over_baseline_interval", "[low, high]", "95 % interval of that ratio; one that holds 1 is a tie."),
+)
+"""``run`` and ``show``."""
+
+FRONT = _fields(("study", "text", "Its name."), ("trials", "list of trials", "The front."))
+"""``front``."""
+
+LIST = _fields(
+    ("studies", "list of objects", "One a study, newest first."),
+)
+"""``list``."""
+
+DEVICES = _fields(
+    ("devices", "list of objects", "What can be trained on, the CPU last; the fields below."),
+)
+"""``devices``."""
+
+DEVICE = _fields(
+    ("kind", "text", "`cuda` or `cpu`."),
+    ("uuid", "text", "The device's own name in every listing; empty for the CPU."),
+    ("name", "text", "The model."),
+    ("total_memory_bytes", "integer", "All of it; on a CPU the smaller of RAM and control-group limit. Null: unknown."),
+    ("visible", "boolean", "False for a device that `CUDA_VISIBLE_DEVICES` hides."),
+    ("reason", "text", "Why figures are missing or the device cannot be used; null when all is well."),
+)
+"""One device; further fields depend on its kind."""
+
+ERROR = _fields(
+    ("error.message", "text", "The first line of what went wrong."),
+    ("error.exit_status", "integer", "The exit status."),
+    ("error.problems", "list of objects", "Of a spec: `where`, `reason`, `fix` and `line` of each problem."),
+)
+"""What ``--json`` prints instead when the command could not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One document: its title, the commands that print it, its fields."""
+
+    title: str
+    commands: str
+    fields: tuple[Field, ...]
+
+
+LAYOUTS: tuple[Layout, ...] = (
+    Layout(title="Result", commands="`tuner run`, `tuner show`", fields=RESULT),
+    Layout(title="Trial", commands="inside the others", fields=TRIAL),
+    Layout(title="Front", commands="`tuner front`", fields=FRONT),
+    Layout(title="List", commands="`tuner list`", fields=LIST),
+    Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),
+    Layout(title="Device", commands="inside `devices`", fields=DEVICE),
+    Layout(title="Error", commands="every command that could not answer", fields=ERROR),
+)
+"""All documents, in the order of the reference."""
+
+
+def missing(document: Mapping[str, Any], fields: tuple[Field, ...]) -> list[str]:
+    """The fields a document lacks. A null value is not missing."""
+    return [field.name for field in fields if field.name not in document]

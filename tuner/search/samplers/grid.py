@@ -1,0 +1,38 @@
+"""Every configuration once, in a seeded shuffled order, so that drift does not fall on one knob's values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from objectives.config import TrainingConfig
+from objectives.knobs import config_key
+from storage.records import TrialRecord
+from tuner.search.samplers.proposer import Exhausted, Free, Proposer, SearchTask
+from tuner.search.space import EXACT_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridProposer:
+    """Walks the whole space; misfits are run like everything else, for complete tables.
+
+    A space above :data:`~tuner.search.space.EXACT_SIZE` combinations is walked in the order of the spec.
+    """
+
+    task: SearchTask
+
+    def propose(self, history: Sequence[TrialRecord], running: Sequence[TrialRecord]) -> TrainingConfig | Exhausted:
+        """See :class:`~tuner.search.samplers.proposer.Proposer`."""
+        free = Free(self.task, history, running)
+        if self.task.space.combinations > EXACT_SIZE:
+            return next(iter(free.configs()), None) or free.exhausted()
+        return min(free.configs(), key=self._position, default=None) or free.exhausted()
+
+    def _position(self, config: TrainingConfig) -> float:
+        return random.Random(f"{self.task.seed} {config_key(config)}").random()
+
+
+def build(task: SearchTask) -> Proposer:
+    """The proposer of ``sampler: grid``."""
+    return GridProposer(task=replace(task, skip_misfits=False))

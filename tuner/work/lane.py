@@ -1,0 +1,143 @@
+"""A lane: one device with what it takes to run children on it, one at a time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from objectives.measure.hardware import list_devices
+from tuner.errors import TightfitError
+from tuner.work.device_lock import DeviceLock
+from tuner.work.launcher import Launcher
+from tuner.work.runner import Deadlines, RunEnd, Watch, execute
+
+if TYPE_CHECKING:
+    from objectives.trial.protocol import RunRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """A device trials run on.
+
+    Attributes:
+        name: What a front may not mix: the product's name, or the CPU's model with its cores.
+        uuid: Empty for the CPU.
+        total_memory_bytes: Device memory; for the CPU the smaller of RAM and control-group limit.
+        threads: CPU threads a child may compute with.
+    """
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    uuid: str = ""
+    total_memory_bytes: int = 0
+    threads: int = 1
+
+
+def choose_devices(wanted: str, listed: list[dict[str, Any]] | None = None) -> tuple[Device, ...]:
+    """The devices a study on this machine uses: all visible GPUs of the first one's kind, else the CPU.
+
+    Args:
+        wanted: ``auto``, ``cpu`` or ``cuda``.
+        listed: What the machine has; None looks.
+
+    Raises:
+        TightfitError: A GPU is wanted and none can be used; the message says what was found.
+    """
+    found = list_devices() if listed is None else listed
+    usable = [one for one in found if one["kind"] == "cuda" and one["visible"] and one["total_memory_bytes"]]
+    cpu = next(one for one in found if one["kind"] == "cpu")
+    if wanted == "cpu" or (wanted == "auto" and not usable):
+        return (_cpu_device(cpu),)
+    if not usable:
+        reasons = [f"{one['name']}: {one.get('reason') or 'not visible'}" for one in found if one["kind"] == "cuda"]
+        raise TightfitError(f"device: cuda is asked for, and no GPU can be used here ({'; '.join(reasons) or 'none'})")
+    same = [one for one in usable if one["name"] == usable[0]["name"]]
+    threads = max(1, int(cpu["cores"]) // len(same))
+    return tuple(_gpu_device(one, threads) for one in same)
+
+
+def _cpu_device(facts: Mapping[str, Any]) -> Device:
+    cores = int(facts["cores"])
+    return Device(
+        kind="cpu",
+        name=f"{facts['name']} ({cores} cores)",
+        total_memory_bytes=int(facts["total_memory_bytes"]),
+        threads=cores,
+    )
+
+
+def _gpu_device(facts: Mapping[str, Any], threads: int) -> Device:
+    return Device(
+        kind="cuda",
+        name=str(facts["name"]),
+        uuid=str(facts["uuid"]),
+        total_memory_bytes=int(facts["total_memory_bytes"]),
+        threads=threads,
+    )
+
+
+class Lane:
+    """Runs requests on one device. Keeps a warm launcher per process-start environment; never two children at once.
+
+    Args:
+        device: The device.
+        preload: Modules the launchers import before the first child.
+        path: Folder of the user's own modules.
+        folder: Local folder for the device's lock and the runs' logs.
+    """
+
+    def __init__(self, device: Device, *, preload: tuple[str, ...], path: str, folder: Path) -> None:
+        self.device = device
+        self._preload, self._path, self._folder = preload, path, folder
+        self._launchers: dict[tuple[tuple[str, str], ...], Launcher] = {}
+        self._lock = DeviceLock(folder / "locks", device.uuid or device.kind)
+
+    def run(
+        self,
+        request: RunRequest,
+        deadlines: Deadlines,
+        *,
+        environment: Mapping[str, str],
+        watch: Watch = lambda _event: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        on_wait: Callable[[str], None] = lambda _holder: None,
+    ) -> RunEnd:
+        """Runs one child to its end. Waits first while another process's child holds the device.
+
+        Args:
+            request: What the child is to do.
+            deadlines: How long it may take.
+            environment: Process-start variables.
+            watch: Sees every event; a text stops the child for that reason.
+            cancelled: Asked now and then; True ends the child as ``cancelled``.
+            on_wait: Called once with who holds the device, when there is something to wait for.
+        """
+        launcher = self._launcher(environment)
+        log_path = self._folder / "logs" / f"{request.run}.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire(on_wait=on_wait)
+        try:
+            return execute(launcher, request, log_path, deadlines, watch=watch, cancelled=cancelled, lock=self._lock)
+        finally:
+            self._lock.release()
+            log_path.unlink(missing_ok=True)
+
+    def _launcher(self, environment: Mapping[str, str]) -> Launcher:
+        key = tuple(sorted(environment.items()))
+        if key not in self._launchers:
+            self._launchers[key] = Launcher(preload=self._preload, environment=environment, path=self._path)
+        return self._launchers[key]
+
+    def close(self) -> None:
+        """Ends the launchers; nothing of theirs survives."""
+        for launcher in self._launchers.values():
+            launcher.close()
+        self._launchers.clear()
+
+
+def new_run_id() -> str:
+    """A run's id, made before its child starts."""
+    return str(uuid.uuid4())

@@ -1,0 +1,175 @@
+"""Before the first trial: the data is prepared once, and the machine is asked what it can run. In children, as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from objectives.knobs import facts_from_mapping
+from objectives.knobs.knob import Facts
+from objectives.trial.outcome import Verdict
+from storage import runs, studies
+from tuner.errors import SpecError, SpecProblem, TightfitError
+from tuner.progress import Preparing
+from tuner.search.batch import GlobalBatch
+from tuner.work.runner import Deadlines, RunEnd
+
+if TYPE_CHECKING:
+    from objectives.trial.protocol import Event
+    from tuner.spec.model import StudySpec
+    from tuner.work.session import Session
+
+PREPARE_SECONDS = 3600.0
+"""Tokenizing a corpus may take long; the study's own limit still holds."""
+MOST_CRASHES = 12
+"""So many choices may take the capability child down before the fault is taken for the objective's own."""
+OBJECTIVE_ERROR = "objectives.contract.ObjectiveError"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What the study knows before its first trial.
+
+    Attributes:
+        facts: What can run here.
+        data: What the objective's preparation returned; empty without one.
+    """
+
+    facts: Facts
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, stored: Mapping[str, Any]) -> Prepared:
+        """From the study's ``facts`` column."""
+        return cls(facts=facts_from_mapping(stored["facts"]), data=stored.get("data", {}))
+
+    def batch(self, spec: StudySpec) -> GlobalBatch:
+        """The study's global batch."""
+        return GlobalBatch(
+            samples=spec.global_batch_size,
+            tokens=spec.global_batch_tokens,
+            tokens_per_row=self.data.get("mean_tokens_per_row", {}),
+        )
+
+
+def prepare(session: Session) -> Prepared:
+    """Prepares the study on this session's first lane, or takes what an earlier session found on the same device.
+
+    Raises:
+        SpecError: The objective cannot be loaded or built as the spec says.
+        TightfitError: It fails otherwise, or the study's measurements are from another kind of device.
+    """
+    device = session.lane.device
+    study = session.study
+    if study.device is not None and study.device != device.name:
+        raise TightfitError(
+            f"study {study.name!r} was measured on {study.device}; this is {device.name}. A front never mixes devices: "
+            "give the study another name here"
+        )
+    if study.facts.get("facts"):
+        return Prepared.from_mapping(study.facts)
+    answers = _Answers(session)
+    stored = {"facts": answers.ask(), "data": answers.data}
+    limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)
+    session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
+    return Prepared.from_mapping(stored)
+
+
+class _Answers:
+    """Asks capability children until every choice has an answer; one that kills its child is one that cannot run."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._skip: dict[str, str] = {}
+        self.data: Mapping[str, Any] = {}
+
+    def ask(self) -> Mapping[str, Any]:
+        """The facts, as JSON."""
+        for _ in range(MOST_CRASHES):
+            end = self._run()
+            self.data = next((a["data"] for a in end.answers if "data" in a), self.data)
+            if end.verdict.outcome == "completed":
+                return dict([a for a in end.answers if "facts" in a][-1]["facts"])
+            self._blame(end)
+        raise TightfitError(f"{MOST_CRASHES} choices in a row took their process down: {dict(self._skip)}")
+
+    def _run(self) -> RunEnd:
+        session, spec = self._session, self._session.spec
+        asked = {name: list(values) for name, values in spec.search.items()}
+        for name, value in spec.baseline.items():
+            asked[name] = [*asked.get(name, []), *([] if value in asked.get(name, []) else [value])]
+        request = session.request(
+            "capability",
+            session.lane,
+            answer={
+                "knobs": asked,
+                "prepare": not self.data,
+                "packable": spec.global_batch_tokens is not None,
+                "skip": self._skip,
+                "base": dict(spec.baseline),
+            },
+        )
+        runs.start(session.database, id=request.run, study_id=session.study.id, purpose="capability")
+        end = session.lane.run(
+            request,
+            Deadlines(trial_seconds=PREPARE_SECONDS, compile_seconds=spec.limits.compile_time_seconds),
+            environment=spec.environment,
+            watch=self._report,
+            cancelled=session.stop.is_set,
+        )
+        runs.finish(
+            session.database,
+            request.run,
+            outcome=end.verdict.outcome,
+            cause=end.verdict.cause,
+            confidence=end.verdict.confidence,
+            evidence=end.evidence,
+            seconds=end.seconds,
+        )
+        return end
+
+    def _report(self, event: Event) -> str | None:
+        if event.event == "phase" and event.fields.get("phase") == "load":
+            self._session.report(Preparing(text="reading and tokenizing the data"))
+        if trying := event.fields.get("trying"):
+            self._session.report(Preparing(text=f"asking what runs here: {trying}"))
+        return None
+
+    def _blame(self, end: RunEnd) -> None:
+        """The choice that was being tried when the child died joins those to skip.
+
+        Raises:
+            SpecError: It failed before any choice, by the objective's own word.
+            TightfitError: It failed before any choice otherwise, or a person asked to stop.
+        """
+        if end.verdict.outcome == "cancelled":
+            raise Interrupted("stopped while the study was being prepared")
+        last: Mapping[str, Any] = next((a for a in reversed(end.answers) if "trying" in a or "tried" in a), {})
+        if "trying" not in last:
+            raise _unusable(end.verdict, end)
+        self._skip[str(last["trying"])] = f"took its process down ({what_happened(end)})"
+
+
+class Interrupted(TightfitError):
+    """A person asked to stop before there was a first trial."""
+
+
+def _unusable(verdict: Verdict, end: RunEnd) -> TightfitError:
+    own = next((record for record in end.ending.chain if record.cls == OBJECTIVE_ERROR), None)
+    if own is not None:
+        return SpecError((SpecProblem(where="objective", reason=own.text, fix=""),))
+    return TightfitError(f"the objective cannot be prepared: {what_happened(end)}. {verdict.advice}".rstrip())
+
+
+def what_happened(end: RunEnd) -> str:
+    """One line: the innermost exception, or the signal, or the exit status, with the outcome."""
+    verdict = end.verdict
+    name = verdict.outcome if verdict.cause is None else f"{verdict.outcome}, {verdict.cause}"
+    if end.ending.chain:
+        record = end.ending.chain[0]
+        text = record.text.strip().splitlines()[0][:300] if record.text.strip() else ""
+        return f"{record.cls.rpartition('.')[2]}: {text} [{name}]"
+    if end.ending.signal is not None:
+        return f"signal {end.ending.signal} [{name}]"
+    return f"exit status {end.ending.exit_code} [{name}]"
