@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from objectives.contract import Batch, Unit
+    from objectives.data.collate import Collator
 
 _LORA_KEYS = ("r", "alpha", "target_modules")
 _PACKED_INPUTS = ("input_ids", "position_ids")
@@ -230,13 +231,13 @@ class LanguageWorkload:
         """Real units (targets) per row, an array in the data set's order."""
         return self._open_data().targets(batching=self.batching)
 
-    def collate(self, samples: Sequence[Any]) -> Batch:
-        """A micro-batch: padded to its longest row, or packed rows filled up to the sequence length."""
-        from objectives.data.collate import collate_packed, collate_padded
+    @property
+    def collate(self) -> Collator:
+        """What makes a micro-batch of samples: a small object of its own, which loader workers can take along."""
+        from objectives.data.collate import Collator
 
-        if self.batching == "packed":
-            return collate_packed(samples, self._fill, self._settings.sequence_length)
-        return collate_padded(samples, self._fill)
+        packed = self.batching == "packed"
+        return Collator(packed=packed, fill=self._fill, sequence_length=self._settings.sequence_length)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, int]:
         """The sum of the cross-entropy over real targets (fp32) and their number."""

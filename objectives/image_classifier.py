@@ -12,7 +12,7 @@ import numpy as np
 
 from objectives.contract import ObjectiveError
 from objectives.data.files import fingerprint
-from objectives.data.images import Pictures, class_folders, find_pictures, write_pictures
+from objectives.data.images import Pictures, class_folders, collate_pictures, find_pictures, write_pictures
 from objectives.data.prepared import need_facts, once, read_facts, settings_key, write_json
 from objectives.data.settings import ImageData, read_settings
 from objectives.pretrained import MODEL_FILES, ModelSource, download, make_model, model_source, read_config
@@ -158,13 +158,10 @@ class ImageWorkload:
         """Pictures in the study's fixed order, decoded by whoever asks."""
         return self._open_pictures()
 
-    def collate(self, samples: Sequence[Any]) -> Batch:
-        """A micro-batch: ``pixel_values`` of shape (samples, 3, size, size) and ``labels``."""
-        import torch
-
-        pixels = np.stack([pixels for pixels, _ in samples])
-        labels = np.array([label for _, label in samples], dtype=np.int64)
-        return {"pixel_values": torch.from_numpy(pixels), "labels": torch.from_numpy(labels)}
+    @property
+    def collate(self) -> Callable[[Sequence[Any]], Batch]:
+        """What makes a micro-batch of samples: a plain function, which loader workers can take along."""
+        return collate_pictures
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, int]:
         """The sum of the cross-entropy over the samples (fp32) and their number."""

@@ -11,7 +11,7 @@ from typing import Any
 from storage import runs, studies, trials
 from storage.database import Database
 from storage.errors import StorageError
-from storage.records import StudyRecord
+from storage.records import RunRecord, StudyRecord, TrialRecord
 from tuner import spec as specs
 from tuner.answer.summary import front_json, list_json, summarise
 from tuner.errors import StoreError, StudyError
@@ -19,6 +19,9 @@ from tuner.progress import OnProgress, ignore
 from tuner.settings import Settings
 from tuner.spec.model import StudySpec
 from tuner.stop import Stop
+
+Trials = tuple[TrialRecord, ...]
+Runs = tuple[RunRecord, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +90,7 @@ def show(name: str) -> Result:
 def front(name: str) -> dict[str, Any]:
     """The Pareto front of a study: ``{"study", "trials"}``. Raises as :func:`show`."""
     with _store() as database:
-        study = _known(database, name)
-        return front_json(study, trials.list_of(database, study.id), runs.list_of(database, study_id=study.id))
+        return front_json(*_rows(database, _known(database, name)))
 
 
 def list_studies() -> dict[str, Any]:
@@ -99,7 +101,7 @@ def list_studies() -> dict[str, Any]:
     """
     with _store() as database:
         found = studies.list_all(database, limit=1000)
-        return list_json([(study, trials.list_of(database, study.id)) for study in found])
+        return list_json(summarise(*_rows(database, study)) for study in found)
 
 
 def devices() -> dict[str, Any]:
@@ -155,9 +157,17 @@ def _known(database: Database, name: str) -> StudyRecord:
 
 
 def _result(database: Database, study: StudyRecord) -> Result:
-    known = specs.from_mapping(study.spec)
-    document = summarise(study, trials.list_of(database, study.id), runs.list_of(database, study_id=study.id), known)
-    return Result(document=document)
+    return Result(document=summarise(*_rows(database, study)))
+
+
+def _rows(database: Database, study: StudyRecord) -> tuple[StudyRecord, Trials, Runs, StudySpec]:
+    """Everything the store has of a study, and its spec."""
+    return (
+        study,
+        trials.list_of(database, study.id),
+        runs.list_of(database, study_id=study.id),
+        specs.from_mapping(study.spec),
+    )
 
 
 @contextmanager

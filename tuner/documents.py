@@ -43,6 +43,7 @@ RESULT = _fields(
     ("objective", "text", "The objective's kind."),
     ("device", "text", "The device its measurements are from; null before the first."),
     ("global_batch_size", "integer", "Samples per optimizer step; null when the spec gives tokens."),
+    ("global_batch_tokens", "integer", "Real tokens per optimizer step; null when the spec gives samples."),
     ("memory_limit_bytes", "integer", "The limit on this device; null before the first run."),
     ("counts", "object", "Number of trials by outcome."),
     ("seconds", "number", "Wall time spent on the study, over all sessions."),
@@ -51,6 +52,15 @@ RESULT = _fields(
     ("front", "list of trials", "Feasible trials that no other beats in both throughput and peak memory."),
     ("speedup_over_baseline", "number", "The best's throughput over the baseline's; null without both."),
     ("speedup_over_baseline_interval", "[low, high]", "95 % interval of that ratio; one that holds 1 is a tie."),
+    ("speedup_reason", "text", "Why no speed-up is stated; null when one is."),
+    ("headroom_bytes", "integer", "What the best leaves of the limit; null without both."),
+    ("knee", "integer", "Number of the front's trial farthest from the line between its ends; null without one."),
+    ("ties", "list of integers", "Trials that may be as fast as the best: their intervals overlap."),
+    ("demoted", "list of objects", "`number` and `reason` of trials that a longer run has thrown out."),
+    ("fits_without_margin", "list of trials", "Over the limit, inside the device: they fit without the headroom."),
+    ("refused", "list of objects", "`knob`, `value` and `reason` of choices refused before any trial."),
+    ("between_run_spread", "number", "Relative standard deviation between runs alike; null before it is known."),
+    ("notices", "list of text", "What a person should know beside the numbers."),
 )
 """``run`` and ``show``."""
 
@@ -58,9 +68,17 @@ FRONT = _fields(("study", "text", "Its name."), ("trials", "list of trials", "Th
 """``front``."""
 
 LIST = _fields(
-    ("studies", "list of objects", "One a study, newest first."),
+    ("studies", "list of objects", "One a study, newest first; the fields below."),
 )
 """``list``."""
+
+LISTED = tuple(
+    field
+    for field in RESULT
+    if field.name
+    in ("study", "status", "stop_reason", "objective", "device", "counts", "seconds", "best", "speedup_over_baseline")
+)
+"""One study of the list: some of the result's fields."""
 
 DEVICES = _fields(
     ("devices", "list of objects", "What can be trained on, the CPU last; the fields below."),
@@ -99,6 +117,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Trial", commands="inside the others", fields=TRIAL),
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
     Layout(title="List", commands="`tuner list`", fields=LIST),
+    Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),
     Layout(title="Device", commands="inside `devices`", fields=DEVICE),
     Layout(title="Error", commands="every command that could not answer", fields=ERROR),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,27 @@ Tokens = npt.NDArray[np.int64]
 Batch = dict[str, Any]
 """``input_ids`` and ``targets`` of shape (rows, tokens); ``targets[r, t]`` is the token after ``input_ids[r, t]``. Then
 ``attention_mask`` (padded rows) or ``position_ids`` (packed rows), and ``units``: the number of targets, an int."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collator:
+    """Makes micro-batches in loader workers. Small and picklable: however workers are started, no model travels along.
+
+    Attributes:
+        packed: Whether samples are lists of documents.
+        fill: Token id of the padding.
+        sequence_length: Tokens of a packed row.
+    """
+
+    packed: bool
+    fill: int
+    sequence_length: int
+
+    def __call__(self, samples: Sequence[Any]) -> Batch:
+        """Padded to the longest row, or packed rows filled up."""
+        if self.packed:
+            return collate_packed(samples, self.fill, self.sequence_length)
+        return collate_padded(samples, self.fill)
 
 
 def collate_padded(rows: Sequence[Tokens], fill: int) -> Batch:

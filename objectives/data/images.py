@@ -125,3 +125,12 @@ def decode(file: Path, size: int) -> npt.NDArray[np.float32]:
         raise ObjectiveError(f"objective.data: {file} cannot be decoded: {error}. Remove it and run again") from error
     pixels = (np.asarray(fitted, dtype=np.float32) / 255 - MEAN) / DEVIATION
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def collate_pictures(samples: Sequence[tuple[npt.NDArray[np.float32], int]]) -> dict[str, Any]:
+    """A micro-batch: ``pixel_values`` of shape (samples, 3, size, size) and ``labels`` of shape (samples,)."""
+    import torch
+
+    pixels = np.stack([pixels for pixels, _ in samples])
+    labels = np.array([label for _, label in samples], dtype=np.int64)
+    return {"pixel_values": torch.from_numpy(pixels), "labels": torch.from_numpy(labels)}

@@ -129,18 +129,28 @@ def end(processes: Iterable[Process], number: int = signal.SIGKILL) -> None:
 
 
 def end_all(find: Callable[[], list[Process]], *, limit_seconds: float = 5.0) -> tuple[int, int]:
-    """Kills what ``find`` returns until it returns nothing.
+    """Kills what ``find`` returns until it returns nothing and all that was killed is dead.
+
+    A dying process gives up its memory, and so its mark, before it is dead.
 
     Returns:
         How many processes were killed, and how many outlived the limit (stuck in the kernel).
     """
     give_up_at = time.monotonic() + limit_seconds
-    ended: set[tuple[int, int]] = set()
-    while (found := find()) and time.monotonic() < give_up_at:
-        end(found)
-        ended.update((p.pid, p.started) for p in found)
-        time.sleep(0.005)
-    return len(ended), len(found)
+    ended: dict[tuple[int, int], Process] = {}
+    while True:
+        found = find()
+        ended |= {(process.pid, process.started): process for process in found}
+        left = [process for process in ended.values() if _still_lives(process)]
+        if not left or time.monotonic() > give_up_at:
+            return len(ended), len(left)
+        end(left)
+        time.sleep(0.002)
+
+
+def _still_lives(process: Process) -> bool:
+    now = read(process.pid)
+    return now is not None and now.alive and now.started == process.started
 
 
 class _handle:  # noqa: N801 - reads as a verb in a with statement

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.documents import DEVICE, missing
+
 SCRIPT = Path(sys.executable).with_name("tuner")
 WAYS = pytest.mark.parametrize("way", [[sys.executable, "-m", "tuner"], [str(SCRIPT)]], ids=["module", "script"])
 SPEC = """\
@@ -146,6 +148,7 @@ def test_json_is_one_document_on_stdout_and_nothing_else_there(
 
 def test_devices_show_this_machine(tmp_path: Path) -> None:
     devices = json.loads(command([str(SCRIPT)], "devices", "--json", folder=tmp_path).stdout)["devices"]
+    assert [missing(device, DEVICE) for device in devices] == [[]] * len(devices)
     assert devices[-1]["kind"] == "cpu"
     assert devices[-1]["total_memory_bytes"] > 2**28
 

@@ -28,10 +28,20 @@ def find_class(name: str) -> type[BaseException]:
     return found or type(short, (RuntimeError,), {"__module__": module or "builtins"})
 
 
+def make(cls: type[BaseException], text: str) -> BaseException:
+    """An exception of the class with that text, whatever else its constructor wants."""
+    try:
+        return cls(text) if text else cls()
+    except TypeError:
+        error = cls.__new__(cls)
+        error.args = (text,)
+        return error
+
+
 def raise_chain(chain: Sequence[Sequence[str]]) -> None:
     """Raises the first exception of the chain, caused by the second, and so on."""
     (name, text), *causes = chain
-    error = find_class(name)(*([text] if text else []))
+    error = make(find_class(name), text)
     if not causes:
         raise error
     try:
@@ -52,8 +62,9 @@ class Faulty:
         chain: Sequence[Sequence[str]] = (),
         log: str = "",
         number: int = 0,
+        after: int = STEPS_BEFORE,
     ) -> None:
-        self.at, self.how, self.chain, self.log, self.number = at, how, chain, log, number
+        self.at, self.how, self.chain, self.log, self.number, self.after = at, how, chain, log, number, after
         self.reach("import")
 
     def reach(self, place: str) -> None:
@@ -85,6 +96,14 @@ class Faulty:
         while True:
             kept.append(torch.ones(self.number, dtype=torch.uint8))
 
+    def _compile(self) -> None:
+        """A compiler backend that runs out of memory, as inductor's autotuning does."""
+
+        def backend(_graph: Any, _inputs: Any) -> Any:
+            raise_chain(self.chain)
+
+        torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(1))
+
     def _hang(self) -> None:
         time.sleep(600)
 
@@ -108,7 +127,7 @@ class FaultyWorkload:
 
     def loss(self, model: nn.Module, batch: torch.Tensor) -> tuple[Any, int]:
         self._losses += 1
-        if self._losses > STEPS_BEFORE:
+        if self._losses > self._faulty.after:
             self._faulty.reach("loss")
         return model(batch).square().sum(), len(batch)
 

@@ -103,6 +103,11 @@ class Misbehaving:
         if then == "die":
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def peer_hangs(self, pids):
+        """A run of two processes, of which one fails while the other waits for it."""
+        Path(pids).write_text(str(fork_away()))
+        raise RuntimeError("the other waits for ever")
+
     def loader_like(self, pids):
         """Forks a worker as a DataLoader does, which outlives its parent's interest."""
         pid = fork_away()

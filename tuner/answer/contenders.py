@@ -43,7 +43,7 @@ def demoted(history: History) -> Mapping[int, str]:
     for run in sorted(history.runs, key=lambda run: run.started_at):
         trial = completed.get(run.trial_id or -1)
         if trial is not None and run.purpose in LATER_PURPOSES and trial.id not in reasons:
-            reason = _reason(run, trial, history.limit_bytes)
+            reason = _reason(run, history.limit_bytes)
             reasons |= {} if reason is None else {trial.id: reason}
     return reasons
 
@@ -58,14 +58,10 @@ def _order(trial: TrialRecord, known: Mapping[int, Interval]) -> tuple[bool, flo
     return (known[trial.id].disturbed, -known[trial.id].mean, trial.number)
 
 
-def _reason(run: RunRecord, trial: TrialRecord, limit_bytes: int | None) -> str | None:
+def _reason(run: RunRecord, limit_bytes: int | None) -> str | None:
     where = {"confirm": "in the confirmation", "soak": "in the soak run"}.get(run.purpose, "in a further window")
     if run.outcome in DEMOTING:
-        evidence = TrialRecord(
-            id=trial.id, study_id=trial.study_id, number=trial.number, config=trial.config, config_key=trial.config_key,
-            source=trial.source, outcome=run.outcome, cause=run.cause, evidence=run.evidence, created_at=trial.created_at,
-        )  # fmt: skip
-        return f"failed {where}: {reason_of(evidence)}"
+        return f"failed {where}: {reason_of(run)}"
     peak = run.peak_memory_bytes
     if run.outcome == "completed" and peak is not None and limit_bytes is not None and peak > limit_bytes:
         return f"needed {peak / 2**30:.2f} GiB {where}, the limit is {limit_bytes / 2**30:.2f} GiB"

@@ -1,7 +1,8 @@
 """What the confirmation says: the best configuration, its number, its ties, and who was thrown out. Pure.
 
-Model: window of trial c in round r reads ``mu_c + rho_r + e`` in natural logarithms. The round's effect takes out what
-all runs of a round share (drift); the residual variance is pooled over all trials, with the same prior as in the search.
+Model: the window of trial c in round r reads ``mu_c + rho_r + e`` in natural logarithms. The round's effect takes out
+what all runs of a round share (drift); the residual variance is pooled over all trials, with the search's prior. The
+best is picked from several, so its comparisons share one error: each has a confidence of 1 - 5 % / (trials - 1).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Confirmation:
         best: The fastest confirmed trial, never one slower than the baseline; None while nothing is confirmed.
         intervals: Throughput of every confirmed trial, from its confirmation runs alone.
         against_best: The best against each other confirmed trial, paired by round.
-        ties: Trials that may be as fast as the best: confirmed and inside the noise, or contenders the time did not reach.
+        ties: Trials that may be as fast: confirmed and inside the noise, or contenders the time did not reach.
         demoted: Reason for trials that failed in a later run.
         speedup: The best against the baseline; None without a confirmed baseline.
         no_speedup: Why there is none; None when there is one, and before there is a best.
@@ -74,7 +75,7 @@ def confirmation(history: History) -> Confirmation:
     confirmed = {trial_id: mine for trial_id, mine in by_trial(windows).items() if len(mine) >= FEWEST_ROUNDS}
     baseline = next((each for each in history.finished if each.number == 0), None)
     if not confirmed or _baseline_missing(baseline, confirmed, out, history):
-        return Confirmation(demoted=out, no_speedup=None)
+        return Confirmation(demoted=out)
     spread = pooled_spread((window for mine in confirmed.values() for window in mine), history.device_kind)
     intervals = {trial_id: interval_of(mine, spread) for trial_id, mine in confirmed.items()}
     fit = _fit(history.runs, confirmed, history.device_kind)
@@ -98,7 +99,7 @@ def _answer(
         best=best,
         intervals=intervals,
         against_best=against,
-        ties=tuple([*inside, *unreached]),
+        ties=(*inside, *unreached),
         demoted=out,
         speedup=_speedup(baseline, best, against),
         no_speedup=_no_speedup(baseline, best, against, out, history.limit_bytes),

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from tuner.cli.outcome import ReaderLeftError
+
 
 def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     text = "Print one JSON document on stdout and nothing else there."
@@ -132,4 +134,7 @@ def _answer(document: Mapping[str, Any], *, as_json: bool, show: Callable[[Mappi
 
 def print_document(document: Mapping[str, Any]) -> None:
     """One JSON document of standard JSON (no NaN) on stdout."""
-    print(json.dumps(document, allow_nan=False, ensure_ascii=False), file=sys.stdout)
+    try:
+        print(json.dumps(document, allow_nan=False, ensure_ascii=False), file=sys.stdout, flush=True)
+    except BrokenPipeError as error:
+        raise ReaderLeftError from error

@@ -37,6 +37,10 @@ _OPTIONS = {
 """The option behind a key that the command line replaced (such a problem has no line)."""
 
 
+class ReaderLeftError(Exception):
+    """The reader of our output has gone. Not a ``BrokenPipeError``, which click would turn into exit status 1."""
+
+
 def run_command(arguments: Sequence[str]) -> int:
     """Runs one command.
 
@@ -49,7 +53,7 @@ def run_command(arguments: Sequence[str]) -> int:
     _tolerant_output()
     try:
         return _run(arguments)
-    except BrokenPipeError:
+    except (ReaderLeftError, BrokenPipeError):
         return _reader_left()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

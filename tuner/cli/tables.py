@@ -13,13 +13,11 @@ from rich.text import Text
 
 from objectives.config import TrainingConfig
 from tuner.cli import words
+from tuner.cli.outcome import ReaderLeftError
 
 Document = Mapping[str, Any]
-KEPT = {
-    "running": "What is done is kept; the same command goes on.",
-    "paused": "What is done is kept; the same command goes on.",
-    "cancelled": "What is done is kept.",
-}
+KEPT = dict.fromkeys(("running", "paused", "cancelled"), "the same command goes on")
+"""Said of a study that may go on."""
 
 
 def print_result(result: Document) -> None:
@@ -31,9 +29,11 @@ def print_result(result: Document) -> None:
         _title(out, "The front: throughput against peak memory")
         _front_table(out, trials, _config(result.get("baseline")) or TrainingConfig().to_mapping(), "the baseline")
     _answer(out, result)
+    _around(out, result)
     _refused(out, result.get("refused") or [])
     for notice in result.get("notices") or []:
-        _line(out, f"Note: {notice}")
+        if not notice.startswith("no speed-up is stated"):  # said beside the winner
+            _line(out, f"Note: {notice}")
     _next(out, result)
 
 
@@ -94,8 +94,8 @@ def _head(out: Console, result: Document) -> None:
     _line(out, f"{total} trials{took}{device}" + (f": {said}" if said else ""))
     if result.get("memory_limit_bytes"):
         _line(out, f"memory limit {words.size(result['memory_limit_bytes'])}, {_batch(result)}")
-    if result.get("status") in KEPT:
-        _line(out, KEPT[str(result["status"])])
+    if result.get("status") in KEPT and KEPT[str(result["status"])] not in reason:
+        _line(out, f"what is done is kept; {KEPT[str(result['status'])]}")
 
 
 def _batch(result: Document) -> str:
@@ -165,11 +165,26 @@ def _knob_rows(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 def _verdict(result: Document) -> str:
     speedup, bounds = result.get("speedup_over_baseline"), result.get("speedup_over_baseline_interval")
     if speedup is None:
-        return "The baseline could not be measured, so there is no speed-up to state."
+        return f"No speed-up is stated: {result.get('speedup_reason') or 'the baseline has no number'}."
     interval = f" (95 % interval {words.times(bounds[0])} to {words.times(bounds[1])})" if bounds else ""
     if bounds and bounds[0] <= 1.0 <= bounds[1]:
         return f"A tie: {words.times(speedup)} the baseline{interval}; the difference is inside the noise."
     return f"The winner trains {words.times(speedup)} as fast as the baseline{interval}."
+
+
+def _around(out: Console, result: Document) -> None:
+    """What stands around the winner: ties, what it leaves free, what a longer run threw out, what needs the margin."""
+    best = (result.get("best") or {}).get("number")
+    ties = [str(number) for number in result.get("ties") or [] if number != best]
+    if ties:
+        _line(out, f"As fast as the winner within the noise: trial {', '.join(ties)}.")
+    if result.get("headroom_bytes") is not None:
+        _line(out, f"It leaves {words.size(result['headroom_bytes'])} of the memory limit free.")
+    for each in result.get("demoted") or []:
+        _line(out, f"Trial {each['number']} was thrown out by a longer run: {each['reason']}.")
+    for trial in result.get("fits_without_margin") or []:
+        size = words.size(trial.get("peak_memory_bytes"))
+        _line(out, f"Trial {trial['number']} needs {size}: it fits this device, without the stated headroom.")
 
 
 def _speedup_text(result: Document) -> str:
@@ -235,4 +250,4 @@ def _console() -> Console:
 class _Output(Console):
     def on_broken_pipe(self) -> NoReturn:
         """The command decides what a reader that left means; rich would exit with 1."""
-        raise BrokenPipeError
+        raise ReaderLeftError

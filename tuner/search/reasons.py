@@ -1,4 +1,4 @@
-"""Why a trial ended as it did, in one line for people. Pure."""
+"""Why a trial or run ended as it did, in one line for people. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from objectives.trial.outcome import Outcome, Verdict
-from storage.records import TrialRecord
+from storage.records import RunRecord, TrialRecord
 
 LONGEST_REASON = 300
 
 
-def reason_of(trial: TrialRecord) -> str:
+def reason_of(ended: TrialRecord | RunRecord) -> str:
     """The evidence in one line: the exception, else the signal, else the exit status, else the outcome alone."""
-    name = str(trial.outcome) if trial.cause is None else f"{trial.outcome}/{trial.cause}"
-    words = _words(trial.evidence)
+    name = str(ended.outcome) if ended.cause is None else f"{ended.outcome}/{ended.cause}"
+    words = _words(ended.evidence)
     return f"{name}: {words}" if words else name
 
 

@@ -64,13 +64,24 @@ class Space:
 
     def configs(self) -> Iterator[TrainingConfig]:
         """Every configuration once, lazily, in the order of the spec (the last knob moves fastest)."""
+        return (config for _, config in self.keyed())
+
+    def keyed(self) -> Iterator[tuple[str, TrainingConfig]]:
+        """As :meth:`configs`, each with its key; kept in memory up to :data:`EXACT_SIZE` combinations."""
+        return iter(self._small) if self.combinations <= EXACT_SIZE else self._walk()
+
+    @cached_property
+    def _small(self) -> tuple[tuple[str, TrainingConfig], ...]:
+        return tuple(self._walk())
+
+    def _walk(self) -> Iterator[tuple[str, TrainingConfig]]:
         seen: set[str] = set()
         for choice in product(*self.values.values()):
             made = self._try(dict(zip(self.values, choice, strict=True)))
             if made is None or (key := config_key(made)) in seen:
                 continue
             seen.add(key)
-            yield made
+            yield key, made
 
     @cached_property
     def combinations(self) -> int:
@@ -80,9 +91,7 @@ class Space:
     @cached_property
     def size(self) -> int:
         """Distinct configurations; above :data:`EXACT_SIZE` combinations the upper bound."""
-        if self.combinations > EXACT_SIZE:
-            return self.combinations
-        return sum(1 for _ in self.configs())
+        return self.combinations if self.combinations > EXACT_SIZE else len(self._small)
 
     def _try(self, params: Params) -> TrainingConfig | None:
         try:

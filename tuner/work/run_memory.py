@@ -11,8 +11,8 @@ from objectives.trial.process_table import Process
 from tuner.work.processes import number_behind, read_text
 
 FIRST_TREE_SECONDS = 1.0
-TREE_SECONDS = 5.0
-"""Between two readings of the whole tree (the kernel walks its page tables: milliseconds per gigabyte)."""
+LARGEST_TREE_SECONDS = 8.0
+"""Readings of the whole tree come ever more seldom (the kernel walks its page tables: milliseconds per gigabyte)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,8 @@ class Peaks:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._tree_due_at = time.monotonic() + FIRST_TREE_SECONDS
+        self._tree_seconds = FIRST_TREE_SECONDS
+        self._tree_due_at = time.monotonic() + self._tree_seconds
         self._seen: dict[int, Process] = {}
         self.data_bytes: int | None = None
         self.anonymous_bytes: int | None = None
@@ -63,7 +64,8 @@ class Peaks:
         self.data_bytes = max(self.data_bytes or 0, memory.data_bytes)
         self.anonymous_bytes = max(self.anonymous_bytes or 0, memory.anonymous_bytes)
         if time.monotonic() >= self._tree_due_at:
-            self._tree_due_at = time.monotonic() + TREE_SECONDS
+            self._tree_seconds = min(2 * self._tree_seconds, LARGEST_TREE_SECONDS)
+            self._tree_due_at = time.monotonic() + self._tree_seconds
             self._look_at_tree()
 
     def _look_at_tree(self) -> None:

@@ -20,7 +20,7 @@ from tuner.work.searching import Search
 from tuner.work.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from storage.database import Database
@@ -124,7 +124,7 @@ def _phases(session: Session) -> tuple[StudyStatus, str | None]:
     return ("finished", ended.reason) if finished else ("paused", "stopped by a person; the same command goes on")
 
 
-def _started(session: Session, baseline: dict[str, object]) -> StudyStarted:
+def _started(session: Session, baseline: Mapping[str, object]) -> StudyStarted:
     return StudyStarted(
         study=session.study.name,
         objective=session.spec.objective.kind,

@@ -1,6 +1,6 @@
 """NVIDIA devices told by UUID, on fake libraries: reversed orders, broken drivers, MIG, throttling."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,7 +169,7 @@ class TestVisible:
         assert "twice" in str(visible_devices("1,1", self.DEVICES)[1])
         assert "by UUID" in str(visible_devices("1,0", (SLOW, FAST))[1])
         assert visible_devices("1,0", (SLOW, FAST), pci_order=True)[1] is None
-        assert visible_devices("1,0", (FAST, FAST))[1] is None
+        assert visible_devices("1,0", (FAST, replace(FAST, uuid="GPU-dddd")))[1] is None
         assert visible_devices(None, self.DEVICES)[1] is None
 
 

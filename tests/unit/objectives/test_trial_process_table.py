@@ -65,9 +65,17 @@ def test_a_number_given_to_another_process_is_never_hit(sleeper):
     table.end([found])
 
 
-def test_what_cannot_be_ended_is_counted(sleeper):
-    stuck = process(sleeper.pid, 1, started=0)
+def test_what_cannot_be_ended_is_counted(sleeper, monkeypatch):
+    monkeypatch.setattr(table, "send_signal", lambda *_: None)  # as if it were stuck in the kernel
+    stuck = table.read(sleeper.pid)
     assert table.end_all(lambda: [stuck], limit_seconds=0.02) == (1, 1)
+
+
+def test_a_killed_process_is_waited_for_although_nobody_names_it_any_more(sleeper):
+    asked = [[table.read(sleeper.pid)]]
+    assert table.end_all(lambda: asked.pop() if asked else []) == (1, 0)
+    left = table.read(sleeper.pid)
+    assert left is None or not left.alive
 
 
 def test_without_pidfds_signals_go_by_number(sleeper, monkeypatch):

@@ -31,6 +31,9 @@ ANSWER: dict[str, Any] = {
     "counts": {"completed": 11, "pruned": 3, "device_oom": 1}, "seconds": 231.0, "baseline": BASELINE, "best": BEST,
     "front": [trial(3, 815, 0.62), BEST], "speedup_over_baseline": 2.841, "speedup_over_baseline_interval": [2.61, 3.1],
     "refused": [{"knob": "attention", "value": "flash_attention_2", "reason": "flash-attn [2] is not installed"}],
+    "global_batch_tokens": None, "speedup_reason": None, "headroom_bytes": 2**30, "knee": 3, "ties": [5, 7],
+    "demoted": [{"number": 4, "reason": "device_oom at step 30"}], "fits_without_margin": [trial(9, 3500, 8.2)],
+    "between_run_spread": 0.02, "notices": ["the machine was disturbed"],
 }  # fmt: skip
 
 
@@ -62,6 +65,15 @@ def test_a_result_shows_front_both_sides_speed_up_refusals_and_what_to_type_next
     assert "trains 2.84x as fast as the baseline (95 % interval 2.61x to 3.10x)" in " ".join(out.split())
 
 
+def test_what_stands_around_the_winner_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys)
+    for said in (
+        "within the noise: trial 5.", "leaves 1.00 GiB", "Trial 4 was thrown out", "Trial 9 needs 8.20 GiB",
+        "Note: the machine was disturbed",
+    ):  # fmt: skip
+        assert said in out
+
+
 def test_the_front_is_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
     tables.print_front({"study": "s", "trials": ANSWER["front"]})
     out = capsys.readouterr().out
@@ -82,8 +94,16 @@ def test_a_baseline_that_wins_is_said_to_win(capsys: pytest.CaptureFixture[str])
 
 def test_a_baseline_without_a_number_leaves_no_speed_up(capsys: pytest.CaptureFixture[str]) -> None:
     dead = {**BASELINE, "outcome": "device_oom", "throughput": None, "throughput_interval": None}
-    out = shown(capsys, baseline=dead, speedup_over_baseline=None, speedup_over_baseline_interval=None)
-    assert "could not be measured" in out
+    out = shown(
+        capsys,
+        baseline=dead,
+        speedup_over_baseline=None,
+        speedup_over_baseline_interval=None,
+        speedup_reason="the baseline ran out of memory",
+        notices=["no speed-up is stated: see above"],
+    )
+    assert out.lower().count("no speed-up is stated") == 1
+    assert "the baseline ran out of memory" in out
 
 
 def test_nothing_feasible_has_no_winner(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +114,8 @@ def test_nothing_feasible_has_no_winner(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_an_interrupted_study_says_that_everything_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the same command goes on" in shown(capsys, status="paused", best=None)
+    out = shown(capsys, status="paused", stop_reason="stopped by a person; the same command goes on")
+    assert out.count("the same command goes on") == 1
 
 
 def test_missing_figures_are_a_dash_not_a_zero(capsys: pytest.CaptureFixture[str]) -> None:

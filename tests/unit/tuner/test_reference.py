@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from objectives.config import KNOB_NAMES
 from objectives.data.settings import FORMATS, TOKEN_DTYPES, ImageData, TextData
 from objectives.knobs import knob
 from objectives.trial.outcome import CAUSES, OUTCOMES
+from tuner.answer.summary import LIST_KEYS
+from tuner.documents import LISTED
 from tuner.reference import EXAMPLE, SECTIONS, main, reference
 from tuner.search.samplers import SAMPLERS
 from tuner.spec import keys, objective_keys, read
@@ -41,6 +45,20 @@ def test_every_knob_value_outcome_and_cause_is_on_the_page() -> None:
     words += [str(value) for name in KNOB_NAMES for value in knob(name).values if not isinstance(value, bool)]
     assert [word for word in words if f"`{word}`" not in page] == []
     assert all(choice.source for name in KNOB_NAMES for choice in knob(name).choices)
+
+
+@pytest.mark.case("C06")
+def test_the_page_says_that_fp32_and_tf32_are_set_explicitly() -> None:
+    rows = {
+        value: next(row for row in reference().splitlines() if row.startswith(f"| `{value}`"))
+        for value in ("fp32", "tf32")
+    }
+    assert "TF32 explicitly off" in rows["fp32"]
+    assert "mantissa" in rows["tf32"]
+
+
+def test_the_documents_fields_are_the_ones_the_summary_makes() -> None:
+    assert {field.name for field in LISTED} == set(LIST_KEYS)
 
 
 def test_no_line_breaks_a_table() -> None:

@@ -202,3 +202,10 @@ def test_the_limit_never_exceeds_the_device() -> None:
     limits = spec(GOOD.replace("92%", "40GiB")).limits
     assert limits.memory.bytes_of(24 * 2**30) == 24 * 2**30
     assert replace(limits, memory=MemoryLimit(share=0.5)).memory.bytes_of(100) == 50
+
+
+def test_every_example_is_a_spec() -> None:
+    examples = sorted((Path(__file__).parents[3] / "examples").rglob("*.yaml"))
+    assert examples
+    for example in examples:
+        assert read(example, settings=SETTINGS).search

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from objectives.config import TrainingConfig
-from objectives.knobs import config_key
 from storage.records import TrialRecord
 from tuner.search.samplers.proposer import Exhausted, Free, Proposer, SearchTask
 from tuner.search.space import EXACT_SIZE
@@ -27,10 +26,11 @@ class GridProposer:
         free = Free(self.task, history, running)
         if self.task.space.combinations > EXACT_SIZE:
             return next(iter(free.configs()), None) or free.exhausted()
-        return min(free.configs(), key=self._position, default=None) or free.exhausted()
+        _, config = min(free.keyed(), key=lambda each: self._position(each[0]), default=("", None))
+        return config or free.exhausted()
 
-    def _position(self, config: TrainingConfig) -> float:
-        return random.Random(f"{self.task.seed} {config_key(config)}").random()
+    def _position(self, key: str) -> str:
+        return hashlib.sha256(f"{self.task.seed} {key}".encode()).hexdigest()
 
 
 def build(task: SearchTask) -> Proposer:

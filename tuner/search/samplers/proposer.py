@@ -82,11 +82,16 @@ class Free:
 
     def configs(self) -> Iterable[TrainingConfig]:
         """All that are free, lazily, in the order of the space."""
-        return (config for config in self.space.configs() if self.allows(config))
+        return (config for _, config in self.keyed())
+
+    def keyed(self) -> Iterable[tuple[str, TrainingConfig]]:
+        """As :meth:`configs`, each with its key."""
+        known = self.stored
+        return ((key, made) for key, made in self.space.keyed() if key not in known and not self.misfits.refuses(made))
 
     def exhausted(self) -> Exhausted:
         """The answer when none is left."""
-        tried = sum(1 for config in self.space.configs() if config_key(config) in self.stored)
+        tried = sum(1 for key, _ in self.space.keyed() if key in self.stored)
         left_out = self.space.size - tried
         tail = f"; {left_out} more certainly do not fit" if left_out else ""
         return Exhausted(reason=f"every configuration that can be tried has been tried ({tried}{tail})")

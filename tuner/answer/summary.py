@@ -1,0 +1,225 @@
+"""The JSON of ``run``, ``show``, ``front`` and ``list``. Pure: rows in, one document out; missing figures are null."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from objectives.knobs import facts_from_mapping
+from objectives.knobs.knob import Facts
+from storage.records import RunRecord, StudyRecord, TrialRecord
+from tuner.answer.verdict import Confirmation, confirmation
+from tuner.search.baseline import baseline_config
+from tuner.search.batch import GlobalBatch
+from tuner.search.front import is_feasible, knee, pareto_front
+from tuner.search.noise import Interval, study_spread
+from tuner.search.schedule import History
+from tuner.search.space import make_space
+from tuner.spec.model import StudySpec
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyView:
+    """A study's rows with what follows from them."""
+
+    study: StudyRecord
+    trials: Sequence[TrialRecord]
+    runs: Sequence[RunRecord]
+    spec: StudySpec
+
+    @cached_property
+    def facts(self) -> Facts | None:
+        """What the machine can do; None before the study was prepared."""
+        stored = self.study.facts.get("facts")
+        return facts_from_mapping(stored) if stored else None
+
+    @cached_property
+    def history(self) -> History:
+        """The study as the schedule sees it."""
+        return History(
+            trials=self.trials,
+            runs=self.runs,
+            elapsed_seconds=self.study.seconds,
+            limit_bytes=self.study.memory_limit_bytes,
+            device_kind=self.facts.device_kind if self.facts is not None else "cpu",
+        )
+
+    @cached_property
+    def answer(self) -> Confirmation:
+        """The confirmation's verdict so far."""
+        return confirmation(self.history)
+
+    @cached_property
+    def ended(self) -> list[TrialRecord]:
+        """Finished trials by number, with the numbers that are reported: the confirmation's where there is one."""
+        return [self._reported(each) for each in self.history.finished]
+
+    @cached_property
+    def standing(self) -> list[TrialRecord]:
+        """Those that no later run has thrown out."""
+        return [each for each in self.ended if each.id not in self.answer.demoted]
+
+    @cached_property
+    def front(self) -> list[TrialRecord]:
+        """The Pareto front, fastest first."""
+        return pareto_front(self.standing, self.study.memory_limit_bytes)
+
+    def interval(self, trial: TrialRecord) -> Interval | None:
+        """The trial's interval: the confirmation's, else the search's; None without a measurement."""
+        return self.answer.intervals.get(trial.id) or self.history.intervals.get(trial.id)
+
+    def _reported(self, trial: TrialRecord) -> TrialRecord:
+        known = self.answer.intervals.get(trial.id)
+        return trial if known is None else replace(trial, throughput=known.mean, confirmed=True)
+
+
+def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[RunRecord], spec: StudySpec) -> Json:
+    """The document of ``run --json`` and ``show --json``.
+
+    Beside the fields of the design: ``global_batch_tokens``, ``speedup_reason`` (why there is no speed-up), ``ties``
+    (numbers of trials that may be as fast as the best), ``demoted``, ``knee`` (a trial number), ``headroom_bytes``
+    (what the best leaves of the limit), ``fits_without_margin`` (trials between the limit and the device's memory),
+    ``refused`` choices, ``between_run_spread`` (relative, one standard deviation) and ``notices``.
+    """
+    view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
+    return _head(view) | _winner(view) | _around(view)
+
+
+def front_json(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[RunRecord], spec: StudySpec) -> Json:
+    """The document of ``front --json``: the front's trials, fastest first."""
+    view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
+    return {"study": study.name, "trials": [trial_json(each, view) for each in view.front]}
+
+
+LIST_KEYS = (
+    "study", "status", "stop_reason", "objective", "device", "counts", "seconds", "best", "speedup_over_baseline",
+)  # fmt: skip
+
+
+def list_json(summaries: Iterable[Mapping[str, Any]]) -> Json:
+    """The document of ``list --json``, from the studies' summaries."""
+    return {"studies": [{key: summary.get(key) for key in LIST_KEYS} for summary in summaries]}
+
+
+def trial_json(trial: TrialRecord, view: StudyView) -> Json:
+    """One trial as the design's JSON says; ``throughput`` is the middle of its interval."""
+    interval = view.interval(trial)
+    measured = trial.outcome in ("completed", "pruned")
+    return {
+        "number": trial.number,
+        "outcome": trial.outcome,
+        "cause": trial.cause,
+        "config": dict(trial.config),
+        "throughput": trial.throughput if measured else None,
+        "throughput_unit": trial.throughput_unit,
+        "throughput_interval": None if interval is None or not measured else [interval.low, interval.high],
+        "peak_memory_bytes": trial.peak_memory_bytes,
+        "predicted_peak_memory_bytes": trial.predicted_peak_memory_bytes,
+        "seconds": trial.seconds,
+        "confirmed": trial.id in view.answer.intervals,
+    }
+
+
+def _head(view: StudyView) -> Json:
+    study, spec = view.study, view.spec
+    return {
+        "study": study.name,
+        "status": study.status,
+        "stop_reason": study.stop_reason,
+        "objective": spec.objective.kind,
+        "device": study.device,
+        "global_batch_size": spec.global_batch_size,
+        "global_batch_tokens": spec.global_batch_tokens,
+        "memory_limit_bytes": study.memory_limit_bytes,
+        "counts": dict(Counter(each.outcome for each in view.trials if each.outcome is not None)),
+        "seconds": study.seconds,
+    }
+
+
+def _winner(view: StudyView) -> Json:
+    answer, by_id = view.answer, {each.id: each for each in view.ended}
+    best = None if answer.best is None else by_id[answer.best]
+    baseline = next((each for each in view.ended if each.number == 0), None)
+    speedup = answer.speedup
+    return {
+        "baseline": None if baseline is None else trial_json(baseline, view),
+        "best": None if best is None else trial_json(best, view),
+        "front": [trial_json(each, view) for each in view.front],
+        "speedup_over_baseline": None if speedup is None else speedup.ratio,
+        "speedup_over_baseline_interval": None if speedup is None else [speedup.low, speedup.high],
+        "speedup_reason": answer.no_speedup,
+        "headroom_bytes": _headroom(best, view.study.memory_limit_bytes),
+    }
+
+
+def _around(view: StudyView) -> Json:
+    answer, numbers = view.answer, {each.id: each.number for each in view.ended}
+    middle = knee(view.front)
+    spread = study_spread(view.runs, view.trials, view.history.device_kind)
+    return {
+        "knee": None if middle is None else middle.number,
+        "ties": sorted(numbers[each] for each in answer.ties),
+        "demoted": [{"number": numbers[each], "reason": reason} for each, reason in answer.demoted.items()],
+        "fits_without_margin": [trial_json(each, view) for each in _without_margin(view)],
+        "refused": _refused(view),
+        "between_run_spread": spread.relative if spread.windows else None,
+        "notices": _notices(view),
+    }
+
+
+def _headroom(best: TrialRecord | None, limit_bytes: int | None) -> int | None:
+    if best is None or best.peak_memory_bytes is None or limit_bytes is None:
+        return None
+    return limit_bytes - best.peak_memory_bytes
+
+
+def _without_margin(view: StudyView) -> list[TrialRecord]:
+    """Completed trials over the limit that the device would still hold: they fit, without the stated headroom."""
+    limit, total = view.study.memory_limit_bytes, _total_memory(view)
+    if limit is None:
+        return []
+    over = (each for each in view.standing if each.outcome == "completed" and not is_feasible(each, limit))
+    return [each for each in over if limit < (each.peak_memory_bytes or 0) <= (total or float("inf"))]
+
+
+def _total_memory(view: StudyView) -> int | None:
+    """The device's memory in bytes: as a run's hardware says it, else the limit over its share."""
+    for run in view.runs:
+        said = run.hardware.get("total_memory_bytes")
+        if isinstance(said, int):
+            return said
+    share, limit = view.spec.limits.memory.share, view.study.memory_limit_bytes
+    return None if not share or limit is None else int(limit / share)
+
+
+def _refused(view: StudyView) -> list[Json]:
+    """What the machine (or the batch) refused before a trial."""
+    if view.facts is None:
+        return []
+    data = view.study.facts.get("data") or {}
+    batch = GlobalBatch(
+        samples=view.spec.global_batch_size,
+        tokens=view.spec.global_batch_tokens,
+        tokens_per_row=data.get("mean_tokens_per_row", {}),
+    )
+    baseline = baseline_config(view.spec, view.facts, batch)
+    space = make_space(view.spec, view.facts, batch, baseline.config.knobs())
+    split = ((*choice.partition("="), reason) for choice, reason in space.refused.items())
+    return [{"knob": name, "value": value or None, "reason": reason} for name, _, value, reason in split]
+
+
+def _notices(view: StudyView) -> list[str]:
+    """What a person should know beside the numbers, in sentences."""
+    said = []
+    if view.answer.best is None and any(each.outcome == "completed" for each in view.ended):
+        said.append("no configuration has been confirmed: the front's numbers are from short search windows")
+    if view.answer.no_speedup is not None:
+        said.append(f"no speed-up is stated: {view.answer.no_speedup}")
+    if any(each.disturbed for each in view.history.intervals.values()):
+        said.append("some trials were only measured while the machine was disturbed (the baseline was far off then)")
+    return said
