@@ -6,7 +6,7 @@ The loss is the next-token cross-entropy alone: a mixture-of-experts model's bal
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

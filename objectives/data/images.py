@@ -94,7 +94,7 @@ class Pictures:
     """Samples are ``(pixels, label)``: float32 of shape (3, size, size), normalised, and an int. Decoded when asked."""
 
     def __init__(self, folder: Path, image_size: int) -> None:
-        self._files = Ragged.open(folder, FILES)
+        self._files = Ragged(folder, FILES)
         self._labels: npt.NDArray[np.int64] = np.load(folder / LABELS, mmap_mode="r")
         self._size = image_size
 

@@ -196,12 +196,12 @@ class LanguageData:
         documents = self._document_tokens() - 1
         if batching != "packed":
             return documents
-        rows = Ragged.open(self._folder, PACKED)
+        rows = Ragged(self._folder, PACKED)
         return np.array([int(documents[rows[row]].sum()) for row in range(len(rows))], dtype=np.int64)
 
     def _document_tokens(self) -> npt.NDArray[np.int64]:
         if self.is_text:
-            return Ragged.open(self._folder, TOKENS).lengths()
+            return Ragged(self._folder, TOKENS).lengths()
         return TokenRows(self._folder, [], self.dtype).lengths()
 
 

@@ -19,26 +19,25 @@ Array = npt.NDArray[Any]
 class Ragged:
     """Row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
 
-    Args:
-        values: One-dimensional, usually memory-mapped.
-        offsets: ``int64``, one more than there are rows, ascending from 0.
+    Opens what :func:`write_ragged` wrote: values are one-dimensional, offsets one more than there are rows, from 0.
+    Goes to another process as its place on disk, not as its content.
+
+    Raises:
+        FileNotFoundError: It is not there.
     """
 
-    def __init__(self, values: Array, offsets: npt.NDArray[np.int64]) -> None:
-        self._values = values
-        self._offsets = offsets
-
-    @classmethod
-    def open(cls, folder: Path, name: str) -> Ragged:
-        """Opens what :func:`write_ragged` wrote. Raises ``FileNotFoundError`` when it is not there."""
+    def __init__(self, folder: Path, name: str) -> None:
+        self._place = (folder, name)
         files = sorted(folder.glob(f"{name}.*.bin"))
         if not files:
             raise FileNotFoundError(f"no {name!r} in {folder}")
         dtype = np.dtype(files[0].name.split(".")[-2])
-        offsets = np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
+        self._offsets: npt.NDArray[np.int64] = np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
         empty = files[0].stat().st_size == 0  # an empty file cannot be mapped
-        values = np.empty(0, dtype) if empty else np.memmap(files[0], dtype=dtype, mode="r")
-        return cls(values, offsets)
+        self._values: Array = np.empty(0, dtype) if empty else np.memmap(files[0], dtype=dtype, mode="r")
+
+    def __reduce__(self) -> tuple[type[Ragged], tuple[Path, str]]:
+        return Ragged, self._place
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

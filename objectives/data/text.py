@@ -39,11 +39,11 @@ def write_text(folder: Path, corpus: Corpus, tokenizer: Any, sequence_length: in
     skips = Skips()
     pieces = _pieces(corpus.documents(skips), max(1, round(per_token * sequence_length)))
     write_ragged(folder, "pieces", (piece.encode("utf-8", "replace") for piece in pieces), np.uint8)
-    raw = Ragged.open(folder, "pieces")
+    raw = Ragged(folder, "pieces")
     order = np.random.default_rng(0).permutation(len(raw))
     _write_rows(folder, raw, order, tokenizer, sequence_length)
     _remove(folder, "pieces")
-    tokens = Ragged.open(folder, TOKENS)
+    tokens = Ragged(folder, TOKENS)
     if not len(tokens):
         raise ObjectiveError(f"objective.data: no text to train on in these files ({skips})")
     return {
@@ -118,7 +118,7 @@ class TextRows:
     """Rows tokenized when they are asked for, in whatever process asks. Samples are token ids, shape (tokens,)."""
 
     def __init__(self, folder: Path, tokenizer_folder: Path, sequence_length: int) -> None:
-        self._text = Ragged.open(folder, TEXT)
+        self._text = Ragged(folder, TEXT)
         self._tokenizer_folder = tokenizer_folder
         self._sequence_length = sequence_length
         self._tokenizer: Any = None
@@ -143,7 +143,7 @@ class CachedRows:
     """Rows tokenized ahead, read from the memory-mapped file. Samples as :class:`TextRows` gives them."""
 
     def __init__(self, folder: Path) -> None:
-        self._tokens = Ragged.open(folder, TOKENS)
+        self._tokens = Ragged(folder, TOKENS)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -157,7 +157,7 @@ class PackedRows:
 
     def __init__(self, documents: Any, folder: Path) -> None:
         self._documents = documents
-        self._rows = Ragged.open(folder, PACKED)
+        self._rows = Ragged(folder, PACKED)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -8,7 +8,6 @@ None and the reason says why (case A35): a missing sensor is no reason to stop a
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -247,19 +246,16 @@ def cuda_uuid(device: torch.device | str) -> str:
 
 
 def used_bytes_before_context(device: torch.device | str) -> int | None:
-    """Bytes others hold on the device, read while this process has no context there yet; None where NVML cannot say.
+    """Bytes others hold on the device, read while this process has no context there; None after that and without NVML.
 
-    Without a context CUDA cannot be asked which device it will be: it is told from the environment.
+    Asking CUDA for a device's properties makes no context; the first tensor does.
     """
     import torch
 
-    nvml = read_nvml()
-    order = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    shown, remark = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"), nvml.devices, pci_order=order)
-    index = torch.device(device).index or 0
-    if torch.cuda.is_initialized() or remark is not None or index >= len(shown):  # type: ignore[no-untyped-call]
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # only CUDA builds have it
+    if has_context is None or has_context(torch.device(device).index or 0):
         return None
-    return _used(shown[index].uuid)
+    return _used(cuda_uuid(device))
 
 
 def _used(uuid: str) -> int | None:

@@ -32,6 +32,7 @@ BODIES: Mapping[str, str] = {
     "repeat": "objectives.trial.training_loop:run",
     "confirm": "objectives.trial.training_loop:run",
     "capability": "objectives.trial.capability:run",
+    "estimate": "objectives.trial.estimating:run",
 }
 """What runs for which purpose."""
 

@@ -16,10 +16,7 @@ from objectives.measure.nvidia import cuda_uuid, used_bytes_before_context
 from objectives.measure.reference_load import ReferenceLoad
 from objectives.measure.timing import open_timer
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="marker gpu: this machine has no CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 MIB = 1024**2
 DEVICE = "cuda:0"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 import uuid
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from objectives.contract import ObjectiveReference
-from objectives.trial.outcome import Ending, classify
+from objectives.trial.outcome import Ending, blame, classify
 from objectives.trial.protocol import RunRequest, WindowPlan
 from tuner.work.ending import ending_from
 from tuner.work.launcher import Launcher
@@ -32,7 +33,9 @@ EXTRA_CASES = {"A06", "A14", "A22", "A32", "A36", "dirty text", "exit"}
 def is_run(row: dict[str, Any]) -> bool:
     context = row.get("context", {})
     cannot = (
-        "finished" in context or row["how"] == "lost" or context.get("phase") in ("load", "warm_up", "compile", "eval")
+        "finished" in context
+        or row["how"] == "lost"
+        or context.get("phase") in ("init", "load", "warm_up", "compile", "eval")
     )
     return not cannot and (row["name"] == "handed" or row["case"] in EXTRA_CASES)
 
@@ -143,3 +146,58 @@ def test_a_child_that_is_killed_from_outside_is_not_ours(launcher: Launcher, tmp
     ending = end_of(launcher, tmp_path / "log", make_request({"how": "signal", "number": 9}))
     assert not ending.killed_by_us
     assert classify(ending).outcome == "host_oom"
+
+
+@pytest.mark.case("A22", "A23")
+@pytest.mark.parametrize(
+    ("how", "outcome", "cause"),
+    [
+        ({"how": "signal", "number": 7}, "shm", None),
+        ({"how": "signal", "number": 9}, "host_oom", None),
+        ({"how": "raise", "chain": [("MemoryError", "")]}, "host_oom", None),
+        ({"how": "raise", "chain": [("torch.OutOfMemoryError", "CUDA out of memory.")]}, "device_oom", "capacity"),
+        ({"how": "raise", "chain": [("ValueError", "row 3 is broken")]}, "crashed", None),
+    ],
+    ids=["bus error", "killed", "memory error", "device memory", "its own fault"],
+)
+def test_a_loader_worker_that_fails(
+    launcher: Launcher, tmp_path: Path, how: dict[str, Any], outcome: str, cause: str | None
+) -> None:
+    config = {"micro_batch_size": 2, "loader_workers": 1}
+    verdict = classify(end_of(launcher, tmp_path / "log", make_request({"at": "worker", **how}, config=config)))
+    assert (verdict.outcome, verdict.cause) == (outcome, cause), verdict
+
+
+@pytest.mark.case("A19")
+def test_the_rank_that_ran_out_of_memory_names_the_run(launcher: Launcher, tmp_path: Path) -> None:
+    chain = [("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.")]
+    waits = make_request({"at": "build", "how": "hang"}, rank=0, world_size=2)
+    fails = make_request({"at": "build", "how": "raise", "chain": chain}, rank=1, world_size=2)
+    waiting = launcher.start(waits, tmp_path / "0")
+    begun = time.monotonic()
+    failed = end_of(launcher, tmp_path / "1", fails)
+    waiting.kill("peer")
+    events = []
+    while waiting.ended is None:
+        assert time.monotonic() < begun + PATIENCE_SECONDS
+        events += waiting.poll(0.2)
+    others = ending_from(waiting.ended, events, waits)
+    assert classify(blame({0: others, 1: failed})).outcome == "device_oom"
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "cause"),
+    [
+        ("objectives.trial.training_loop.NotApplied", "unsupported", "not_applied"),
+        ("objectives.trial.trainer.NumericalFault", "numerical", None),
+    ],
+)
+def test_our_own_exceptions_are_known_by_their_real_names(
+    launcher: Launcher, tmp_path: Path, name: str, outcome: str, cause: str | None
+) -> None:
+    module, _, short = name.rpartition(".")
+    assert hasattr(importlib.import_module(module), short), "the class has moved: the kinds of faults name it"
+    ending = end_of(launcher, tmp_path / "log", make_request({"at": "build", "chain": [(name, "differs")]}))
+    assert ending.chain[0].cls == name
+    verdict = classify(ending)
+    assert (verdict.outcome, verdict.cause) == (outcome, cause)

@@ -119,7 +119,8 @@ def test_a_template_that_dies_at_once_is_an_error_with_its_last_words(tmp_path: 
 CHECKS = {
     "": "None",
     "file = open(sys.argv[1]); template.DEVICE_FILES = (sys.argv[1],)": "has a device open",
-    "import threading; threading.Thread(target=input, daemon=True).start()": "the template has 2 threads",
+    "import threading, time; "
+    "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()": "the template has 2 threads",
     "me = os.getpid(); sys.modules['torch'] = SimpleNamespace("
     "cuda=SimpleNamespace(_is_in_bad_fork=lambda: os.getpid() != me))": "could not use torch.cuda",
     "sys.modules['torch'] = SimpleNamespace("

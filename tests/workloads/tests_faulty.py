@@ -1,4 +1,4 @@
-"""An objective that trains for real, until it fails as its settings say: in its constructor, its build or its loss."""
+"""An objective that trains for real until it fails as its settings say."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def raise_chain(chain: Sequence[Sequence[str]]) -> None:
 
 
 class Faulty:
-    """Fails in phase ``at`` (``import``, ``build`` or ``loss``) by ``how``: ``raise``, ``signal``, ``exit``, ..."""
+    """Fails ``at`` import, build, loss or in a loader worker, by ``how``: raise, signal, exit, ..."""
 
     unit = "samples"
 
@@ -111,16 +111,31 @@ class Faulty:
         pass
 
 
+class Rows:
+    """Sixteen random rows; in a loader worker, the fault of place ``worker``."""
+
+    def __init__(self, faulty: Faulty) -> None:
+        self._faulty = faulty
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if torch.utils.data.get_worker_info() is not None:
+            self._faulty.reach("worker")
+        return torch.randn(8, generator=torch.Generator().manual_seed(index))
+
+
 class FaultyWorkload:
-    """Least squares on sixteen random rows."""
+    """Least squares."""
 
     def __init__(self, faulty: Faulty, device: torch.device) -> None:
         self.model = nn.Linear(8, 1).to(device)
         self._faulty = faulty
         self._losses = 0
 
-    def dataset(self) -> list[torch.Tensor]:
-        return list(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)))
+    def dataset(self) -> Rows:
+        return Rows(self._faulty)
 
     def collate(self, samples: list[torch.Tensor]) -> torch.Tensor:
         return torch.stack(samples)

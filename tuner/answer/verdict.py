@@ -71,7 +71,8 @@ class _Fit:
 def confirmation(history: History) -> Confirmation:
     """The verdict on the runs so far. Only trials with at least two completed confirmation runs count."""
     out = demoted(history)
-    windows = [each for each in windows_of(history.runs, CONFIRM) if each.trial_id not in out]
+    standing = {each.id for each in history.finished if is_feasible(each, history.limit_bytes)} - out.keys()
+    windows = [each for each in windows_of(history.runs, CONFIRM) if each.trial_id in standing]
     confirmed = {trial_id: mine for trial_id, mine in by_trial(windows).items() if len(mine) >= FEWEST_ROUNDS}
     baseline = next((each for each in history.finished if each.number == 0), None)
     if not confirmed or _baseline_missing(baseline, confirmed, out, history):

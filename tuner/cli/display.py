@@ -146,7 +146,7 @@ def told(seen: Seen, progress: Progress) -> str | None:
     if isinstance(progress, TrialEnded):
         return _ended(seen, progress)
     if isinstance(progress, Best):
-        return _best(progress)
+        return None if seen.best == progress else _best(progress)
     if isinstance(progress, StudyStarted):
         return _started(progress)
     if isinstance(progress, Notice):
@@ -160,7 +160,7 @@ def _plain_only(seen: Seen, progress: Progress) -> str | None:
     """Lines that a live screen shows in place."""
     if isinstance(progress, Preparing):
         return progress.text
-    if isinstance(progress, TrialStarted):
+    if isinstance(progress, TrialStarted) and progress.purpose != "confirm":
         of = f" of at most {seen.study.trials}" if seen.study and progress.purpose == "search" else ""
         return f"trial {progress.number}{of} ({progress.purpose}): {_knobs(seen, progress.config)}"
     if isinstance(progress, Confirming):

@@ -19,6 +19,9 @@ Document = Mapping[str, Any]
 KEPT = dict.fromkeys(("running", "paused", "cancelled"), "the same command goes on")
 """Said of a study that may go on."""
 
+SAID_ABOVE = ("no speed-up is stated", "no configuration has been confirmed")
+"""Notices that stand in the answer itself."""
+
 
 def print_result(result: Document) -> None:
     """The answer of ``run`` and ``show``: front, baseline beside winner, speed-up, refusals, what to type next."""
@@ -32,7 +35,7 @@ def print_result(result: Document) -> None:
     _around(out, result)
     _refused(out, result.get("refused") or [])
     for notice in result.get("notices") or []:
-        if not notice.startswith("no speed-up is stated"):  # said beside the winner
+        if not notice.startswith(SAID_ABOVE):
             _line(out, f"Note: {notice}")
     _next(out, result)
 
@@ -137,7 +140,7 @@ def _answer(out: Console, result: Document) -> None:
 def _why_none(result: Document) -> str:
     if not result.get("front"):
         return "no configuration was measured inside the memory limit"
-    return "no configuration has been confirmed yet"
+    return "none has been confirmed yet; the numbers above are from short search windows"
 
 
 def _side_by_side(out: Console, columns: Sequence[tuple[str, Document]]) -> None:
@@ -202,6 +205,8 @@ def _refused(out: Console, refused: Iterable[Document]) -> None:
 def _next(out: Console, result: Document) -> None:
     name = shlex.quote(str(result["study"]))
     _title(out, "Next")
+    if result.get("status") == "paused":
+        _line(out, "  tuner run SPEC                goes on where it stopped")
     _line(out, f"  tuner show {name}            this answer again (--json for programs)")
     _line(out, f"  tuner front {name}           the front alone")
 

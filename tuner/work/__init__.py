@@ -1,0 +1,1 @@
+"""What a worker does: start children, listen, judge, store; one study from preparation to confirmation."""

@@ -1,4 +1,4 @@
-"""A trial from its first attempt to its one outcome, and the further windows it gets later. Every run's end is stored."""
+"""A trial from its first attempt to its one outcome, and its further windows later. Every run's end is stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def search(session: Session, lane: Lane, trial: TrialRecord, window: WindowPlan, deadlines: Deadlines) -> None:
-    """Runs a trial's attempts until it has its outcome, or a person stops it: then it has none and is tried again later.
+    """Runs a trial's attempts until it has its outcome; one that a person stops has none, and is tried again later.
 
     A retry with fewer loader workers is another configuration, and so another trial: the schedule proposes it.
     """
@@ -93,7 +93,7 @@ def _join(session: Session, trial: TrialRecord) -> None:
 
 
 def judged(session: Session, end: RunEnd, *, capped: bool) -> Verdict:
-    """The run's verdict, after a look at what it measured: memory that only seemed to fit, steps that only seemed to train.
+    """The run's verdict after a look at its measurement: memory that only seemed to fit, steps that did not train.
 
     Args:
         session: For the device and the limit.

@@ -57,6 +57,7 @@ class Launcher:
         self._template: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._output: IO[bytes] | None = None
+        self._words = ""
         self._running: dict[str, TrialProcess] = {}
         self._answers: dict[str, Started | str] = {}
         self.problems: Mapping[str, str] = {}
@@ -150,16 +151,16 @@ class Launcher:
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], list(descriptors))
         except OSError as error:
-            raise _TemplateLostError(f"the template is gone ({error}) {self._last_words()}") from error
+            raise _TemplateLostError(f"the template is gone ({error}){self._last_words()}") from error
 
     def _answer(self, run: str) -> Started | str:
         give_up_at = time.monotonic() + START_SECONDS
         while run not in self._answers:
             source = self.source()
             if source is None:
-                raise _TemplateLostError(f"the template died while it started {self._last_words()}")
+                raise _TemplateLostError(f"the template died while it started{self._last_words()}")
             if time.monotonic() > give_up_at:
-                raise _TemplateLostError(f"the template did not answer within {START_SECONDS:g} s {self._last_words()}")
+                raise _TemplateLostError(f"the template did not answer within {START_SECONDS:g} s{self._last_words()}")
             select.select([source], [], [], 1.0)
             self.hear()
         return self._answers.pop(run)
@@ -206,7 +207,7 @@ class Launcher:
         self._lose()
 
     def _lose(self) -> None:
-        self._last = self._last_words()
+        self._words = self._last_words()
         if self._control is not None:
             self._control.close()
         if self._template is not None:
@@ -220,7 +221,7 @@ class Launcher:
 
     def _last_words(self) -> str:
         if self._output is None:
-            return getattr(self, "_last", "")
+            return self._words
         size = os.fstat(self._output.fileno()).st_size
         words = readable(os.pread(self._output.fileno(), 4000, max(0, size - 4000))).strip()
         return f"; its last words: {words}" if words else ""

@@ -19,9 +19,9 @@ SELF_ENDED = "tightfit: this run ends itself: "
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-_TERMINATE = re.compile(
-    r"^.{0,80}?\bterminate called (?:after throwing an instance of '([^'\n]{1,200})'|\w[^\n]{0,80})"
-)
+_TERMINATE = re.compile(r"^.{0,80}?\bterminate called\b(?: after throwing an instance of '([^'\n]{1,200})')?")
+_NOT_FATAL = re.compile(r"\bwarn|\brecovered\b|\bretry", re.IGNORECASE)
+"""Whoever writes so went on."""
 _MACRO = re.compile(r"^(?:Error|GPUassert:?|CUDA ?assert:?|CUDA ?check failed:?|Cuda error:?) ", re.IGNORECASE)
 """How a checking macro in C begins what the runtime said."""
 _FATAL = re.compile(
@@ -33,7 +33,9 @@ _FATAL = re.compile(
     r"|(?:GPUassert|CUDA ?assert|CUDA ?check failed|Cuda error|CUDA error|HIP error)\b.*"
     r"|F\d{4,8} [\d:.]+ .*"
     r"|.{0,80}\bCheck failed: .*"
-    r"|(?:Memory access fault by GPU|.{0,120}\bHSA_STATUS_ERROR_)\w*.*"
+    r"|Memory access fault by GPU\b.*"
+    r"|.{0,300}\b(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|HSA_STATUS_ERROR)_\w+.*"
+    r"|.{0,80}\bexitcode {0,4}: -\d+\b.*"
     r"|LLVM ERROR: .*"
     r"|(?:slurmstepd: error: )?.{0,80}\boom[-_]kill event.*"
     r"|OpenBLAS blas_thread_init: pthread_create failed.*"
@@ -67,7 +69,7 @@ def _fatal_lines(text: str) -> Iterator[ExceptionRecord]:
             cls = (terminated.group(1) or "RuntimeError").replace("c10::Error", "RuntimeError")
             message = text[at : at + MESSAGE_CHARACTERS]
             yield ExceptionRecord(cls=cls, bases=("RuntimeError",), text=_what(message))
-        elif _FATAL.match(short):
+        elif _FATAL.match(short) and not _NOT_FATAL.search(short):
             yield ExceptionRecord(cls="RuntimeError", text=_MACRO.sub("CUDA error: ", short))
         at += len(line)
 

@@ -39,7 +39,7 @@ CONTEXT_WORDS = any_of(
 )
 SHM_WORDS = any_of(
     r"\bkilled by signal: Bus error\b|\bworkers are out of shared memory\b|\binsufficient shared memory\b",
-    r"\bshm\b[^\n]{0,200}(?:No space left|\(28\)|\bsize\b)|\bNo space left[^\n]{0,200}\bshm\b",
+    r"\bshm\b[^\n]{0,200}(?:No space left|\(28\))|\bNo space left[^\n]{0,200}\bshm\b",
     r"\b[Uu]nable to (?:write to|allocate|resize|stretch|mmap|open)\b[^\n]{0,200}\btorch_[^\n]{0,200}\bNo space left\b",
     r"\ballocate shared memory segment\b|\b(?:creating|attaching) shared memory segment\b",
 )
@@ -50,8 +50,8 @@ DESCRIPTOR_WORDS = any_of(
 WORKER_KILLED_WORDS = any_of(r"\bDataLoader worker \(pid [\d, ]{1,200}\) is killed by signal: Killed")
 WORKER_GONE_WORDS = any_of(r"\bDataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) exited unexpectedly")
 THREAD_WORDS = any_of(
-    r"\bcan't start new thread\b|\bpthread_create failed\b|\bThread creation failed\b|\[Errno 11\]",
-    r"\bunable to allocate necessary resources for OMP thread\b|\bResource temporarily unavailable\b",
+    r"\bcan't start new thread\b|\bpthread_create failed\b|\bthread creation failed\b",
+    r"\bunable to allocate necessary resources for OMP thread\b",
 )
 DISK_WORDS = any_of(r"\bNo space left on device\b|\[Errno (?:28|122)\]|\bDisk quota exceeded\b")
 

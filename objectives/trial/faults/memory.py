@@ -13,6 +13,11 @@ ROUNDING_BYTES = 128 << 20
 MANY_PIECES_BYTES = 1 << 30
 """Reserved but unallocated memory from here on (or from a tenth of the device) is fragmentation, not rounding."""
 
+FIRST_TOUCH = frozenset({"import", "init"})
+"""Phases that include the first touch of the device: what fails there has not seen the configuration yet."""
+BEFORE_STEPS = frozenset({"build", "load", "compile", "warm_up", "worst_case"})
+"""Phases in which no optimizer step need have been applied yet."""
+
 SMALLER = "A smaller micro-batch, more activation checkpointing or a leaner precision needs less memory."
 FRAGMENTED = "The allocator choice `expandable_segments` (or batches of like length) wastes less in small pieces."
 SUSPECT = "Far more memory was free than asked for: suspect a limit on this process or the driver, not the batch size."
@@ -27,18 +32,19 @@ HOST = (
 
 # Where a message may begin: after brackets, a rank and the names of the classes that carried it.
 _LEAD = r"^[\s(\"'\[]{0,8}(?:\[[^\]\n]{1,40}\][: ]{0,2})?(?:[\w.]{1,120}(?:Error|Exception|Failed): ){0,4}"
+_SIZE = r"\d[\d.,]{0,20} ?(?:[KMGT]i?B|bytes)\b"
 _DEVICES = r"(?:CUDA|HIP|ROCm|XPU|SYCL|MPS|NPU|MUSA|MLU|HPU|MTIA|GCU|GPU|TPU|PrivateUse1)"
 
 ALLOCATOR_WORDS = any_of(
     rf"{_LEAD}{_DEVICES}(?: backend)? out of memory\b",
-    r"\b(?!CPU\b|[Hh]ost\b)\w{2,20}(?: backend)? out of memory\b[^\n]{0,400}[Tt]ried to allocate \d",
+    rf"\b(?!CPU\b|host\b)\w{{2,20}}(?: backend)? out of memory\b[^\n]{{0,400}}tried to allocate {_SIZE}",
     r"\bAllocation on device\b[^\n]{0,40}(?:would exceed allowed memory|\(out of memory\))",
-    r"\bRESOURCE_EXHAUSTED\b[^\n]{0,80}\b[Oo]ut of memory\b[^\n]{0,40}\balloca",
-    r"\bInvalid buffer size: \d",
-    r"[Cc]an ?(?:not|NOT) allocate memory block with size larger than",
+    r"\bRESOURCE_EXHAUSTED\b[^\n]{0,80}\bout of memory\b[^\n]{0,40}\balloca",
+    rf"\bInvalid buffer size: {_SIZE}",
+    r"can ?not allocate memory block with size larger than",
 )
 RUNTIME_WORDS = any_of(
-    r"\b(?:CUDA|[Cc]uda|HIP|hip|MUSA|NPU|XPU|ACL)(?: runtime| driver)? (?:error|failure)\b[^\n]{0,40}\bout of memory\b",
+    r"\b(?:CUDA|HIP|MUSA|NPU|XPU|ACL)(?: runtime| driver)? (?:error|failure)\b[^\n]{0,40}\bout of memory\b",
     r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|hipErrorMemoryAllocation)\b",
     r"_OUT_OF_DEVICE_MEMORY\b",
     r"\bFailed to (?:CUDA|HIP) [cm]alloc\b",
@@ -47,13 +53,14 @@ WORKSPACE_WORDS = any_of(
     r"_STATUS_(?:ALLOC_FAILED|ALLOCATION_FAILED|INSUFFICIENT_RESOURCES)\b",
     r"_DEVICE_ALLOCATION_FAILED\b",
     r"\b(?:CUFFT_ALLOC_FAILED|miopenStatusAllocFailed|rocblas_status_memory_error)\b",
-    r"\b(?:UR_RESULT_ERROR|PI_ERROR|ZE_RESULT_ERROR|HSA_STATUS_ERROR)_(?:OUT_OF_RESOURCES|MEM_OBJECT_ALLOCATION_FAILURE)\b",
-    rf"{_LEAD}out of resources\b",
+    r"_ERROR_(?:OUT_OF_RESOURCES|MEM_OBJECT_ALLOCATION_FAILURE)\b",
+    r"\bout of resources\b(?!:)",
+    r"\bNo executable batch size found\b",
 )
 HANDLE_WORDS = any_of(r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_NOT_INITIALIZED\b")
 ENGINE_WORDS = any_of(
     r"\bunable to find an engine to execute\b",
-    r"\b[Uu]nable to find a valid cuDNN algorithm\b",
+    r"\bunable to find a valid cuDNN algorithm\b",
     r"\bNo valid (?:execution plans?|engine configs?)\b",
     r"\bCUDNN_STATUS_NOT_SUPPORTED\b",
 )
@@ -88,13 +95,13 @@ def judge_allocator(fault: Fault) -> Verdict:
     """The framework's allocator said no, with numbers."""
     ending, text = fault.ending, fault.record.text
     numbers = extract_numbers(text)
-    if ending.phase == "import":
+    if ending.phase in FIRST_TOUCH:
         return _busy(numbers)
     if _limit_decided(fault, numbers):
         return Verdict(outcome="device_oom", cause="cap", advice=CAPPED, numbers=numbers)
     if _far_more_was_free(numbers) or names_an_absurd_request(text):
         return _probable("suspicious", SUSPECT, numbers)
-    if "other_processes_bytes" in numbers:
+    if _others_matter(numbers):
         return _probable("capacity", f"{SMALLER} {BUSY}", numbers)
     if _fragmented(numbers):
         return Verdict(outcome="device_oom", cause="fragmentation", advice=FRAGMENTED, numbers=numbers)
@@ -104,14 +111,14 @@ def judge_allocator(fault: Fault) -> Verdict:
 
 def judge_runtime(fault: Fault) -> Verdict:
     """The device's runtime or driver said no: at the first touch somebody else holds the card; later it is full."""
-    if fault.ending.phase == "import":
+    if fault.ending.phase in FIRST_TOUCH:
         return _busy({})
     return _full(fault, "certain" if _has_stepped(fault) else "probable", extract_numbers(fault.record.text))
 
 
 def judge_workspace(fault: Fault) -> Verdict:
     """A library could not get its workspace, which lies outside the allocator: a nearly full card fails here first."""
-    verdict = _busy({}) if fault.ending.phase == "import" else _full(fault, "probable", {})
+    verdict = _busy({}) if fault.ending.phase in FIRST_TOUCH else _full(fault, "probable", {})
     if fault.ending.micro_batch_size != 1:
         return verdict
     return Verdict(
@@ -186,7 +193,7 @@ def _has_stepped(fault: Fault) -> bool:
     """Whether an optimizer step had been applied; where the count is not known, by the phase."""
     if fault.ending.applied_steps is not None:
         return fault.ending.applied_steps > 0
-    return fault.ending.phase in (None, "measure", "eval", "done")
+    return fault.ending.phase not in BEFORE_STEPS
 
 
 _LIMIT_WORDS = any_of(
@@ -205,6 +212,11 @@ def _limit_decided(fault: Fault, numbers: dict[str, int]) -> bool:
     free, requested = numbers.get("free_bytes"), numbers.get("requested_bytes")
     room_beyond = free is not None and requested is not None and free >= requested
     return bool(ending.cap_reached) or (bool(ending.cap_set) and room_beyond)
+
+
+def _others_matter(numbers: dict[str, int]) -> bool:
+    """Whether other processes hold enough of the device to be the reason; a desktop's few hundred MiB are not."""
+    return numbers.get("other_processes_bytes", 0) > 0.1 * numbers.get("capacity_bytes", 0)
 
 
 def _far_more_was_free(numbers: dict[str, int]) -> bool:

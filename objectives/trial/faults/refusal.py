@@ -23,6 +23,7 @@ LAUNCH_WORDS = any_of(
     r"\bNo available kernel\b",
     r"_ARCH_MISMATCH\b",
     r"\bpeer access is not supported\b",
+    r"\bunrecognized \w{0,20}Allocator option\b|\bunrecognized key\b[^\n]{0,80}\ballocator config\b",
 )
 
 _PRECISIONS = (

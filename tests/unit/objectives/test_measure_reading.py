@@ -1,11 +1,13 @@
 """Rules over memory readings, and what the CUDA allocator's tables say. No device, no torch."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectives.measure.memory_cuda import fragmentation_share, largest_free_block
 from objectives.measure.reading import MemoryReading, fits, over_ranks, spilled
+
+UNHURRIED = settings(deadline=None, max_examples=60)
 
 GIB = 1024**3
 
@@ -40,6 +42,7 @@ def test_the_worst_of_each_figure() -> None:
         over_ranks([])
 
 
+@UNHURRIED
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8), st.integers(0, 10**12))
 def test_fitting_is_the_largest_peak_fitting(peaks: list[int], limit: int) -> None:
     readings = [MemoryReading(peak_memory_bytes=value) for value in peaks]

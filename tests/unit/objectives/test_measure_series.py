@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -18,6 +18,8 @@ from objectives.measure.series import (
     student_t,
     variance,
 )
+
+UNHURRIED = settings(deadline=None, max_examples=60)
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
 
@@ -74,6 +76,7 @@ def test_a_correlated_series_gets_a_larger_error_than_its_plain_standard_error()
     assert error[0] > 1.8 * math.sqrt(variance(values) / len(values))
 
 
+@UNHURRIED
 @given(st.lists(POSITIVE, min_size=1, max_size=120), st.integers(1, 30))
 def test_batch_means_use_every_value_once(values: list[float], batches: int) -> None:
     batches = min(batches, len(values))
@@ -82,6 +85,7 @@ def test_batch_means_use_every_value_once(values: list[float], batches: int) -> 
     assert min(values) * (1 - 1e-9) <= min(means) <= max(means) <= max(values) * (1 + 1e-9)
 
 
+@UNHURRIED
 @given(st.lists(POSITIVE, min_size=2, max_size=120))
 def test_errors_are_finite_whatever_comes(values: list[float]) -> None:
     error = error_of_mean(values)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectives.measure.window import Block, find_warm_up, is_warm, narrow_enough, stall_share, summarise
 from objectives.trial.protocol import WindowPlan
+
+UNHURRIED = settings(deadline=None, max_examples=60)
 
 
 def whole(seconds: float, *, units: int = 100, applied: bool = True, wait: float = 0.0) -> Block:
@@ -55,6 +57,7 @@ class TestBlock:
         block = Block(micro_seconds=(1.0, 2.0), micro_units=(10, 30), optimizer_seconds=0.5, accumulation_steps=8)
         assert (block.step_seconds, block.units, block.composed) == (12.5, 160, True)
 
+    @UNHURRIED
     @given(st.integers(1, 64), st.floats(0.001, 10), st.floats(0, 10), st.integers(3, 64))
     def test_composed_equals_whole_when_micro_steps_are_alike(
         self, accumulation: int, micro: float, optimizer: float, kept: int
@@ -153,17 +156,20 @@ class TestSummary:
         widths = [summarise([whole(s) for s in noisy(count)]).half_width_95 for count in (20, 80, 320)]
         assert widths == sorted(widths, reverse=True)
 
+    @UNHURRIED
     @given(BLOCKS)
     def test_never_nan_and_always_json(self, blocks: list[Block]) -> None:
         mapping = summarise(blocks).to_mapping()
         assert all(value is None or math.isfinite(value) for value in mapping.values())
 
+    @UNHURRIED
     @given(BLOCKS, st.randoms())
     def test_throughput_does_not_depend_on_the_order(self, blocks: list[Block], rng: random.Random) -> None:
         shuffled = rng.sample(blocks, len(blocks))
         assert summarise(shuffled).throughput == pytest.approx(summarise(blocks).throughput)
         assert summarise(shuffled).median_step_seconds == summarise(blocks).median_step_seconds
 
+    @UNHURRIED
     @given(BLOCKS, st.floats(0.01, 100))
     def test_a_slower_clock_scales_everything_and_no_relative_error(self, blocks: list[Block], factor: float) -> None:
         slower = [whole(b.wall_seconds * factor, units=b.micro_units[0], applied=b.applied) for b in blocks]
@@ -198,11 +204,13 @@ class TestWarmUp:
         series = [s * (1.25 if index < 30 else 1.0) for index, s in enumerate(noisy(150, r=0.3))]
         assert find_warm_up(series) == pytest.approx(30, abs=2)
 
+    @UNHURRIED
     @given(st.lists(st.floats(1e-4, 1e4), max_size=60))
     def test_bounds_whatever_comes(self, series: list[float]) -> None:
         drop = find_warm_up(series)
         assert min(len(series), 2) <= drop <= max(min(len(series), 2), len(series) // 2)
 
+    @UNHURRIED
     @given(st.lists(st.floats(0.01, 10), max_size=60), st.sampled_from([0.25, 2.0, 8.0]))
     def test_another_clock_drops_the_same_steps(self, series: list[float], factor: float) -> None:
         assert find_warm_up([s * factor for s in series]) == find_warm_up(series)

@@ -39,8 +39,10 @@ FACTS: tuple[Progress, ...] = (
     TrialStarted(number=1, config=OTHER),
     TrialEnded(number=1, outcome="device_oom", cause="cap", seconds=3.0, message="needs more\nthan 8 GiB"),
     Best(number=0, throughput=1204.0, unit=UNIT, speedup=1.0),
+    Best(number=0, throughput=1204.0, unit=UNIT, speedup=1.0),
     Notice(text="the device [x] is in use"),
     Confirming(round=1, rounds=3, number=0),
+    TrialStarted(number=0, config=BASE, purpose="confirm"),
     StudyEnded(study="quickstart", status="finished", stop_reason="no gain"),
 )
 

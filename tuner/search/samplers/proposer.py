@@ -6,7 +6,7 @@ Optuna is imported inside functions: the command line must start without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from objectives.config import KnobValue, TrainingConfig
 from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
-from tuner.search.memory_order import MisfitMemory, learn_misfits
+from tuner.search.memory_guess import MemoryGuess, guess_memory
+from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits
 from tuner.search.samplers.opening import opening
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
@@ -60,12 +61,14 @@ class SearchTask:
         seed: Same rows and same seed give the same proposal.
         limit_bytes: What the peak may be at most; None for no limit.
         skip_misfits: Whether certain misfits are left out (``grid`` runs them too: its tables are complete).
+        delay_doubtful: Whether probable misfits wait until nothing else is left.
     """
 
     space: Space
     seed: int = 0
     limit_bytes: int | None = None
     skip_misfits: bool = True
+    delay_doubtful: bool = False
 
 
 class Free:
@@ -75,10 +78,14 @@ class Free:
         self.space = task.space
         self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in (*history, *running)}
         self.misfits = learn_misfits(history, task.limit_bytes) if task.skip_misfits else MisfitMemory()
+        self.guess = guess_memory(history, task.limit_bytes) if task.delay_doubtful else MemoryGuess()
 
     def allows(self, config: TrainingConfig) -> bool:
-        """Not seen yet, and not known to need more than there is."""
-        return config_key(config) not in self.stored and not self.misfits.refuses(config)
+        """Not seen yet, and neither certain nor likely to need more than there is."""
+        return config_key(config) not in self.stored and not self._misfit(config)
+
+    def _misfit(self, config: TrainingConfig) -> bool:
+        return self.misfits.refuses(config) or self.guess.doubts(config)
 
     def configs(self) -> Iterable[TrainingConfig]:
         """All that are free, lazily, in the order of the space."""
@@ -87,7 +94,7 @@ class Free:
     def keyed(self) -> Iterable[tuple[str, TrainingConfig]]:
         """As :meth:`configs`, each with its key."""
         known = self.stored
-        return ((key, made) for key, made in self.space.keyed() if key not in known and not self.misfits.refuses(made))
+        return ((key, made) for key, made in self.space.keyed() if key not in known and not self._misfit(made))
 
     def exhausted(self) -> Exhausted:
         """The answer when none is left."""
@@ -104,23 +111,32 @@ class OptunaProposer:
     Attributes:
         make_sampler: Makes the sampler from a seed and the number of finished trials.
         trial_attributes: What else Optuna's own bookkeeping needs on the rebuilt trial number n.
-        opens: Whether the first proposals are the spread of :func:`opening`.
+        opens: Whether the first proposals are those of :func:`opening`.
+        ranks_memory: False lets throughput alone rank what fits; memory is then the constraint and nothing more.
     """
 
     task: SearchTask
     make_sampler: Callable[[int, int], BaseSampler]
     trial_attributes: Callable[[int], dict[str, Any]] = field(default=lambda _number: {})
     opens: bool = False
+    ranks_memory: bool = True
 
     def propose(self, history: Sequence[TrialRecord], running: Sequence[TrialRecord]) -> TrainingConfig | Exhausted:
         """See :class:`Proposer`."""
         free = Free(self.task, history, running)
         if next(iter(free.configs()), None) is None:
-            return free.exhausted()
+            return self._last_resort(history, running)
         if self.opens and (first := opening(self.task.space, history, free.allows, self._limit)) is not None:
             return first
         study = self._study(history, running)
         return self._ask(study, free)
+
+    def _last_resort(
+        self, history: Sequence[TrialRecord], running: Sequence[TrialRecord]
+    ) -> TrainingConfig | Exhausted:
+        """Of what is left, all of it doubtful, the configuration that usually needs least."""
+        free = Free(replace(self.task, delay_doubtful=False), history, running)
+        return min(free.configs(), key=frugality, default=None) or free.exhausted()
 
     def _ask(self, study: Study, free: Free) -> TrainingConfig | Exhausted:
         params: Params = {}
@@ -177,7 +193,10 @@ class OptunaProposer:
         )
 
     def _told(self, trial: TrialRecord) -> Told:
-        return told(trial.outcome or "infra", trial.throughput, trial.peak_memory_bytes, self._limit)
+        answer = told(trial.outcome or "infra", trial.throughput, trial.peak_memory_bytes, self._limit)
+        if self.ranks_memory or answer.values is None or self._limit is None:
+            return answer
+        return replace(answer, values=(answer.values[0], float(self._limit)))
 
     @property
     def _limit(self) -> int | None:
