@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.bench import NO_DEADLINE, Bench, print_json, say
-from examples.make_pictures import write_pictures
+from examples.make_pictures import make_pictures
 from objectives.config import TrainingConfig
 from objectives.trial.protocol import WindowPlan
 from tuner.search.memory_model import Observation, learn
@@ -57,7 +57,7 @@ def write_spec(family: str, folder: Path) -> Path:
     """The family's study as a spec file."""
     pictures = family in PICTURE_MODELS
     if pictures:
-        write_pictures(folder / "pictures")
+        make_pictures(folder / "pictures", per_class=24)
     spec = {
         "study": f"estimate-{family}",
         "objective": {

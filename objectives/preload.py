@@ -10,7 +10,13 @@ from typing import Any
 
 from objectives.contract import BUILT_IN, ObjectiveReference
 
-_ALWAYS = ("torch.utils.data", "torch.utils.checkpoint", "numpy")
+_ALWAYS = (
+    "torch.utils.data",
+    "torch.utils.checkpoint",
+    "torch._dynamo",  # the first optimizer of a process imports it: more than a second in every child
+    "numpy",
+    "objectives.trial.training_loop",
+)
 _BUILT_IN = {
     "causal_lm": (
         "transformers.models.auto.modeling_auto",

@@ -95,8 +95,11 @@ class Estimator:
             for config in members:
                 self._play_update(family, config)
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything; then there is no prediction
-            import os, traceback
-            if os.environ.get("DBG"): traceback.print_exc()
+            import os
+            import traceback
+
+            if os.environ.get("DBG"):
+                traceback.print_exc()
             self._rehearsal = None
             self._failures[family] = _reason(error)
         return self._failures.get(family)
@@ -104,9 +107,7 @@ class Estimator:
     def _played(self, family: TrainingConfig) -> Rehearsal:
         if self._rehearsal is None or self._rehearsal[0] != family:
             self._rehearsal = None  # the old one goes first
-            made = Rehearsal(
-                self._objective, family, self._device, seed=self._seed, max_grad_norm=self._max_grad_norm
-            )
+            made = Rehearsal(self._objective, family, self._device, seed=self._seed, max_grad_norm=self._max_grad_norm)
             self._rehearsal = (family, made)
         return self._rehearsal[1]
 

@@ -120,9 +120,7 @@ class Rehearsal:
             self._counter.restart()
             before = self._values.guesses
             self._trainer.micro_step(self._trainer.place(batch))
-            piece = MicroPiece(
-                peak=self._counter.peak, batch_bytes=batch_bytes, guessed=self._values.guesses > before
-            )
+            piece = MicroPiece(peak=self._counter.peak, batch_bytes=batch_bytes, guessed=self._values.guesses > before)
             self._trainer.drop()
         return piece
 

@@ -255,10 +255,11 @@ def used_bytes_before_context(device: torch.device | str) -> int | None:
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # only CUDA builds have it
     if has_context is None or has_context(torch.device(device).index or 0):
         return None
-    return _used(cuda_uuid(device))
+    return used_bytes(cuda_uuid(device))
 
 
-def _used(uuid: str) -> int | None:
+def used_bytes(uuid: str) -> int | None:
+    """Bytes in use on a device, everybody's; None where NVML does not say."""
     try:
         with opened() as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)

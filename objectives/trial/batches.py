@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, Sampler
@@ -19,8 +20,8 @@ class PlannedBatches(Sampler[list[int]]):
     """Micro-batches of sample indices, without end.
 
     The global batch ``k`` holds the same samples in every configuration. Where a measured block has fewer micro-steps
-    than the accumulation, the ones taken are spread evenly over the global batch, so that a length-grouped batch shows
-    its short and its long end alike.
+    than the accumulation, the ones taken are spread evenly over the global batch, mirrored in every second one, so
+    that a length-grouped batch shows its short and its long end alike.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class PlannedBatches(Sampler[list[int]]):
             batching=batching,
         )
         self._chosen = spread(accumulation_steps, steps_in_block)
+        self._mirrored = tuple(accumulation_steps - 1 - index for index in reversed(self._chosen))
 
     def __iter__(self) -> Iterator[list[int]]:
-        for micro_batches in self._plan():
-            for index in self._chosen:
+        for micro_batches, chosen in zip(self._plan(), cycle((self._chosen, self._mirrored)), strict=False):
+            for index in chosen:
                 yield list(micro_batches[index])
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from objectives.measure.window import Block, is_warm, narrow_enough, stall_share, summarise
+from objectives.measure.window import Block, find_warm_up, is_warm, narrow_enough, stall_share, summarise
 from objectives.trial.batches import make_loader
 from objectives.trial.trainer import NumericalFault, Trainer, Update
 from objectives.trial.worst_case import WorstCase, check_finite
@@ -47,7 +47,7 @@ class BlockLoop:
         self._window: list[Block] = []
         self._losses: list[float] = []
         self._placed: list[Any] = []
-        self._warm_up_steps = 0
+        self._warm_up_seconds: list[float] = []
 
     def _block(self) -> Block:
         waits, units = 0.0, []
@@ -101,7 +101,7 @@ class BlockLoop:
             elapsed = time.perf_counter() - begun
             if elapsed >= load and (is_warm(seconds) or elapsed >= load + self._plan.max_seconds):
                 break
-        self._warm_up_steps = len(seconds)
+        self._warm_up_seconds = seconds
         self._losses.clear()
         return time.perf_counter() - begun
 
@@ -118,12 +118,21 @@ class BlockLoop:
             elapsed = time.perf_counter() - begun
             if self._channel.stop_requested or narrow_enough(self._window, self._plan, elapsed):
                 break
+        self._drop_late_warm_up()
         skipped = self._skipped
         if skipped > LARGEST_SKIPPED_SHARE * len(self._window):
             raise NumericalFault(
                 f"{skipped} of {len(self._window)} updates in the window were skipped by the loss scaler"
             )
         return elapsed
+
+    def _drop_late_warm_up(self) -> None:
+        """Moves blocks to the warm-up that, seen with the whole series, belong to it: at most half the window."""
+        series = [*self._warm_up_seconds, *(block.step_seconds for block in self._window)]
+        late = min(find_warm_up(series) - len(self._warm_up_seconds), len(self._window) // 2)
+        if late > 0:
+            self._warm_up_seconds = series[: len(self._warm_up_seconds) + late]
+            self._window, self._losses = self._window[late:], self._losses[late:]
 
     @property
     def _skipped(self) -> int:
@@ -148,7 +157,7 @@ class BlockLoop:
             "micro_steps_in_block": self._micro_steps,
             "composed": self._window[0].composed,
             "skipped_steps": self._skipped,
-            "warm_up_steps": self._warm_up_steps,
+            "warm_up_steps": len(self._warm_up_seconds),
             "first_loss": self._losses[0],
             "last_loss": self._losses[-1],
             "stop_reason": self._channel.stop_reason,

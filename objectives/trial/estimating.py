@@ -26,9 +26,7 @@ def run(request: RunRequest, channel: Channel) -> None:
     torch.set_num_threads(request.threads)
     objective = load_objective(request.objective)
     channel.phase("build")
-    estimator = Estimator(
-        objective, device=request.device, seed=request.seed, max_grad_norm=request.max_grad_norm
-    )
+    estimator = Estimator(objective, device=request.device, seed=request.seed, max_grad_norm=request.max_grad_norm)
     configs = [TrainingConfig.from_mapping(values) for values in request.answer["configs"]]
     for config, prediction in estimator.predict_all(configs):
         channel.send("answer", config=config.to_mapping(), prediction=prediction.to_mapping())

@@ -50,7 +50,7 @@ class RunRequest:
         global_batch_size: Samples (or packed rows) per optimizer step over all ranks.
         device: ``"cpu"`` or ``"cuda"``; a CUDA device is pinned by ``device_uuid``.
         memory_limit_bytes: What ``peak_memory_bytes`` may be at most; None for no limit.
-        cap_memory: Whether the limit is enforced on the child (the allocator's fraction, or a limit on its data segment).
+        cap_memory: Whether the limit is enforced on the child (the allocator's fraction, or its data segment's limit).
         threads: CPU threads for compute in the child.
         keepalive_seconds: A child that hears nothing from its worker for so long ends itself.
         environment: Variables set in the child before the device is touched.

@@ -14,6 +14,7 @@ from objectives import knobs
 from objectives.config import TrainingConfig
 from objectives.contract import load_objective
 from objectives.measure.energy import EnergyMeter
+from objectives.measure.flops import count_flops_per_unit
 from objectives.measure.hardware import Conditions, describe
 from objectives.measure.memory import open_memory
 from objectives.measure.timing import open_timer
@@ -49,6 +50,7 @@ def run(request: RunRequest, channel: Channel) -> None:
     channel.failure_facts = lambda: failure_facts(request, memory) | {"applied_steps": trainer.applied_steps}
     timer = open_timer(device)
     longest = setup.workload.longest(setup.config.micro_batch_size)
+    flops_per_unit = count_flops_per_unit(setup.workload, trainer.place(longest)) if device.type == "cuda" else None
     compiled = compile_and_run_once(setup, trainer, longest, channel, memory)
 
     channel.phase("worst_case")
@@ -86,6 +88,7 @@ def run(request: RunRequest, channel: Channel) -> None:
         warm_up_seconds=warm_up_seconds,
         compile=compiled.to_mapping(),
         data_stall_share=loop.stall(),
+        flops_per_unit=flops_per_unit,
         energy_joules=meter.joules(window_seconds),
         conditions=conditions.to_mapping(),
         memory=memory.reading(after=reading).to_mapping(),

@@ -50,7 +50,7 @@ class CapacityWorkload:
         self._calls += 1
         self._fail(len(batch), torch.is_autocast_enabled("cpu"))
         held = torch.ones(int(len(batch) * self._mib * MIB / 4))
-        held[:: 1024] += 1.0
+        held[::1024] += 1.0
         time.sleep(self._floor + self._slope * len(batch))
         return model(batch).square().sum() + 0.0 * held[0], len(batch)
 
@@ -74,7 +74,9 @@ def happen(fault: str, calls: int) -> None:
     if kind == "assert":
         raise RuntimeError("CUDA error: device-side assert triggered")
     if kind == "oom":
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8.00 GiB")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
+        )
     if kind == "nan":
         raise ArithmeticError("loss is nan")
     if kind == "segv":

@@ -16,6 +16,8 @@ LARGEST_FILE_BYTES = 1_000_000
 LARGEST_NUMBER = 2**63 - 1
 NO_LINE = 0
 """The line of a key that does not stand in the file."""
+ON_CUDA = "on_cuda"
+"""Keys under it hold where a GPU is used."""
 REFUSED: Any = None
 """Stands where a value was refused."""
 
@@ -79,6 +81,34 @@ def with_overrides(document: Document, overrides: Mapping[str, Any] | None) -> D
         place[last] = value
         lines[(*above, last)] = NO_LINE
     return replace(document, values=values, lines=lines)
+
+
+def for_devices(document: Document) -> tuple[Document, Document | None]:
+    """The document without its ``on_cuda`` key, and with what stands there laid over it (None without that key).
+
+    Mappings are laid over each other key by key; everything else is replaced.
+    """
+    if ON_CUDA not in document.values:
+        return document, None
+    values = {key: value for key, value in document.values.items() if key != ON_CUDA}
+    plain = replace(document, values=values)
+    extra = document.values[ON_CUDA]
+    if not isinstance(extra, dict):
+        line = document.lines.get((ON_CUDA,))
+        problem = SpecProblem(
+            where=ON_CUDA, reason="not a mapping", fix="Write the keys that differ below it", line=line
+        )
+        return replace(plain, problems=(*document.problems, problem)), None
+    moved = {path[1:]: line for path, line in document.lines.items() if path[:1] == (ON_CUDA,) and len(path) > 1}
+    return plain, replace(plain, values=_laid_over(values, extra), lines={**document.lines, **moved})
+
+
+def _laid_over(values: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(values)
+    for key, value in extra.items():
+        below = made.get(key)
+        made[key] = _laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return made
 
 
 def _text_of(path: Path, name: str) -> str:

@@ -137,6 +137,7 @@ class StudyKeys(Keys):
         "learning_rate": "number",
         "environment": "mapping: variable to text",
         "device": written_choice(DEVICES),
+        "on_cuda": "mapping",
     }
     study: Annotated[str, AfterValidator(study_name)] = Field(
         description="The study's name, 1 to 200 printable characters, unique in the store. The same spec under the "
@@ -178,5 +179,10 @@ class StudyKeys(Keys):
         "They are stored with the study, so no credentials.",
     )
     device: Annotated[str, AfterValidator(one_of(DEVICES))] = Field(
-        default="auto", description="Where trials run; `auto`: the first CUDA device, else the CPU."
+        default="auto", description="Where trials run; `auto`: every usable GPU of the first one's kind, else the CPU."
+    )
+    on_cuda: dict[str, Any] | None = Field(
+        default=None,
+        description="Keys of this list that hold instead where a GPU is used, so that one spec serves a laptop and a "
+        "server. Mappings are laid over each other key by key.",
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from objectives.contract import ObjectiveReference
 from tuner.errors import SpecError, SpecProblem
 from tuner.settings import Settings
-from tuner.spec.document import Document, load, with_overrides
+from tuner.spec.document import Document, for_devices, load, with_overrides
 from tuner.spec.keys import LimitKeys, StudyKeys
 from tuner.spec.model import Limits, StudySpec
 from tuner.spec.objective_keys import KINDS, check_objective
@@ -20,11 +20,19 @@ from tuner.spec.space import Batch, KnobCheck
 from tuner.spec.variables import check_environment
 
 
+def usable_gpu() -> bool:
+    """Whether this machine has a GPU that a study would use. Touches no device."""
+    from objectives.measure.hardware import list_devices
+
+    return any(one["kind"] == "cuda" and one["visible"] and one["total_memory_bytes"] for one in list_devices())
+
+
 def read(
     source: Path | str | Mapping[str, Any],
     *,
     overrides: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    has_gpu: Callable[[], bool] = usable_gpu,
 ) -> StudySpec:
     """Reads a spec and refuses what cannot work. Nothing in it is evaluated; no path in it is touched.
 
@@ -32,11 +40,20 @@ def read(
         source: A YAML file, YAML text or a mapping. Relative paths start at the file's folder, else at the working one.
         overrides: Values by dotted key that replace the spec's, e.g. ``{"limits.trials": 12}``; None replaces nothing.
         settings: Where the cache folder is; None reads the environment.
+        has_gpu: Whether the keys under ``on_cuda`` hold here; asked only where there are any.
 
     Raises:
         SpecError: Everything that is wrong with it, each with its line, the reason and the fix.
     """
-    document = with_overrides(load(source), overrides)
+    plain, on_cuda = for_devices(load(source))
+    made = _read(with_overrides(plain, overrides), settings or Settings.from_environment())
+    if on_cuda is None:
+        return made
+    larger = _read(with_overrides(on_cuda, overrides), settings or Settings.from_environment())
+    return larger if made.device != "cpu" and has_gpu() else made
+
+
+def _read(document: Document, settings: Settings) -> StudySpec:
     keys, problems = check_shape(StudyKeys, document.values, lines=document.lines)
     found = _Parts(document)
     problems = [*document.problems, *problems, *found.problems]
@@ -44,7 +61,7 @@ def read(
         problems += [*_limit_problems(keys.limits, document)]
     if problems or keys is None:
         raise SpecError(_in_order(problems), document.name)
-    return _built(keys, found, document, settings or Settings.from_environment())
+    return _built(keys, found, document, settings)
 
 
 class _Parts:

@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from objectives.measure.flops import mfu, peak_flops_per_second
+from objectives.measure.flops import measurement_fault, mfu, peak_flops_per_second
 from objectives.trial.outcome import Verdict, judge_measurement, should_retry
 from storage import runs, trials
 from tuner.work.runner import Deadlines, RunEnd
@@ -102,6 +102,8 @@ def judged(session: Session, end: RunEnd, *, capped: bool) -> Verdict:
     """
     if end.verdict.outcome != "completed" or not end.measurement:
         return end.verdict
+    if (fault := measurement_fault(_mfu(end))) is not None:
+        return Verdict(outcome="crashed", cause="corrupt", text=fault)
     steps = int(end.measurement.get("blocks") or 0)
     skipped = int(end.measurement.get("skipped_steps") or 0)
     memory: Mapping[str, Any] = end.measurement.get("memory") or {}

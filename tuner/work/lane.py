@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from objectives.measure.hardware import list_devices
+from objectives.measure.nvidia import used_bytes
 from tuner.errors import TightfitError
-from tuner.work.device_lock import DeviceLock
+from tuner.work.device_lock import DeviceLock, wait_until_free
 from tuner.work.launcher import Launcher
 from tuner.work.runner import Deadlines, RunEnd, Watch, execute
 
@@ -94,6 +95,7 @@ class Lane:
         self._preload, self._path, self._folder = preload, path, folder
         self._launchers: dict[tuple[tuple[str, str], ...], Launcher] = {}
         self._lock = DeviceLock(folder / "locks", device.uuid or device.kind)
+        self._used_before: int | None = None
 
     def run(
         self,
@@ -120,10 +122,29 @@ class Lane:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         self._lock.acquire(on_wait=on_wait)
         try:
+            self._require_free()
             return execute(launcher, request, log_path, deadlines, watch=watch, cancelled=cancelled, lock=self._lock)
         finally:
             self._lock.release()
             log_path.unlink(missing_ok=True)
+
+    def _require_free(self) -> None:
+        """Waits until a GPU's memory is back where it was before the first run: drivers free it late.
+
+        Raises:
+            TightfitError: It does not come back.
+        """
+        if self.device.kind != "cuda":
+            return
+        if self._used_before is None:
+            self._used_before = used_bytes(self.device.uuid) or 0
+        release = wait_until_free(lambda: used_bytes(self.device.uuid), self._used_before)
+        if not release.free:
+            raise TightfitError(
+                f"{self.device.name} ({self.device.uuid}) still has {release.used_bytes} bytes in use "
+                f"{release.waited_seconds:.0f} s after the last run's process ended; before the study it had "
+                f"{self._used_before}: another program uses it, or the driver lost the memory"
+            )
 
     def _launcher(self, environment: Mapping[str, str]) -> Launcher:
         key = tuple(sorted(environment.items()))

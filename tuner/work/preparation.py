@@ -131,7 +131,7 @@ class _Answers:
 
     def _report(self, event: Event) -> str | None:
         if event.event == "phase" and event.fields.get("phase") == "load":
-            self._session.report(Preparing(text="reading and tokenizing the data"))
+            self._session.report(Preparing(text="preparing the data (once a study)"))
         if trying := event.fields.get("trying"):
             self._session.report(Preparing(text=f"asking what runs here: {trying}"))
         return None

@@ -5,10 +5,10 @@ Optuna is imported inside functions: the command line must start without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from objectives.config import KnobValue, TrainingConfig
@@ -16,7 +16,7 @@ from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
 from tuner.search.memory_guess import MemoryGuess, guess_memory
 from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits
-from tuner.search.samplers.opening import opening
+from tuner.search.samplers.opening import changes, opening
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
 
@@ -72,11 +72,12 @@ class SearchTask:
 
 
 class Free:
-    """Which configurations may still be proposed."""
+    """Which configurations may still be proposed. A cancelled trial said nothing about its own: it may come again."""
 
     def __init__(self, task: SearchTask, history: Sequence[TrialRecord], running: Sequence[TrialRecord]) -> None:
         self.space = task.space
-        self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in (*history, *running)}
+        known = (each for each in (*history, *running) if each.outcome != "cancelled")
+        self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in known}
         self.misfits = learn_misfits(history, task.limit_bytes) if task.skip_misfits else MisfitMemory()
         self.guess = guess_memory(history, task.limit_bytes) if task.delay_doubtful else MemoryGuess()
 
@@ -247,7 +248,16 @@ def nearest(params: Params, free: Free) -> TrainingConfig | None:
         values = config.knobs()
         return sum(_apart(free.space, name, values[name], wanted) for name, wanted in params.items())
 
-    return min(islice(free.configs(), NEIGHBOURS), key=distance, default=None)
+    return min(chain(_beside(params, free), islice(free.configs(), NEIGHBOURS)), key=distance, default=None)
+
+
+def _beside(params: Params, free: Free) -> Iterator[TrainingConfig]:
+    """Free configurations one change away: for spaces too large to look through."""
+    try:
+        middle = free.space.config(params)
+    except ValueError:
+        return iter(())
+    return (each.config for each in changes(free.space, middle) if free.allows(each.config))
 
 
 def _apart(space: Space, name: str, value: KnobValue, wanted: KnobValue) -> float:
