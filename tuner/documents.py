@@ -60,6 +60,11 @@ RESULT = _fields(
     ("fits_without_margin", "list of trials", "Over the limit, inside the device: they fit without the headroom."),
     ("refused", "list of objects", "`knob`, `value` and `reason` of choices refused before any trial."),
     ("between_run_spread", "number", "Relative standard deviation between runs alike; null before it is known."),
+    (
+        "search_level",
+        "number",
+        "Factor that brought throughputs of unconfirmed trials to the confirmation's level; 1 before.",
+    ),
     ("notices", "list of text", "What a person should know beside the numbers."),
 )
 """``run`` and ``show``."""

@@ -95,12 +95,7 @@ class Estimator:
             for config in members:
                 self._play_update(family, config)
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything; then there is no prediction
-            import os
-            import traceback
-
-            if os.environ.get("DBG"):
-                traceback.print_exc()
-            self._rehearsal = None
+            self._rehearsal = None  # broken off in the middle of a step
             self._failures[family] = _reason(error)
         return self._failures.get(family)
 

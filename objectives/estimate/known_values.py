@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from objectives.estimate.prediction import Unpredictable
 
@@ -37,17 +37,37 @@ _SHAPED_BY_VALUES = (
 class KnownValues(TorchDispatchMode):
     """Enter it last, on top of the counter and the fake mode."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the wrapper costs a tenth of the time
+
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         super().__init__()
         self._fake_mode = fake_mode
         self.guesses = 0
         """How often a floating-point value was asked for."""
+        self._outdated: dict[int, torch.UntypedStorage] = {}
+
+    def _value(self, tensor: Any) -> torch.Tensor | None:
+        """The values of a fake; None when they are not known (any more)."""
+        known: torch.Tensor | None = getattr(tensor, "known", None)
+        if known is None or known.untyped_storage()._cdata in self._outdated:
+            return None
+        return known
+
+    def _forget(self, known: torch.Tensor) -> None:
+        """Its memory was changed by something without a value: every view of it is out of date."""
+        storage = known.untyped_storage()
+        self._outdated[storage._cdata] = storage  # held, so that no other storage gets its number
 
     def give(self, real: torch.Tensor) -> FakeTensor:
-        """A fake of a real tensor, with its values where they are kept."""
+        """A fake of a real tensor, with its values where they are kept; a fake as it is."""
+        if isinstance(real, FakeTensor):
+            return real
         fake = self._fake_mode.from_tensor(real)
         if _keeps(real):
-            fake.known = real  # type: ignore[attr-defined]
+            with torch._C._DisableTorchDispatch():
+                fake.known = real.detach().clone().cpu()  # type: ignore[attr-defined]
         return fake
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,39 +78,35 @@ class KnownValues(TorchDispatchMode):
         if func in _ANSWERS or func in _SHAPED_BY_VALUES:
             return self._from_values(func, args, kwargs)
         if func is _ATEN.index.Tensor:
-            args = (args[0], [self._positions(index) for index in args[1]])
-            args = (args[0], [part for parts in args[1] for part in parts])
+            args = (args[0], [part for index in args[1] for part in self._positions(index)])
         made = func(*args, **kwargs)
         if isinstance(made, torch.Tensor):
             self._follow(func, args, kwargs, made)
         elif isinstance(made, (list, tuple)) and made and all(_keeps(item) for item in made):
             self._follow_all(func, args, kwargs, made)
         elif func._schema.is_mutable:
-            _for_real(func, args, kwargs)  # changes what it knows in place (an optimizer's steps)
+            self._for_real(func, args, kwargs)  # changes what it knows in place (an optimizer's steps)
         return made
 
     def _scalar(self, tensor: torch.Tensor) -> Any:
-        known = getattr(tensor, "known", None)
+        known = self._value(tensor) if isinstance(tensor, FakeTensor) else tensor
         if known is not None:
             with torch._C._DisableTorchDispatch():
                 return known.item()
-        if tensor.is_floating_point() and isinstance(tensor, FakeTensor):
+        if tensor.is_floating_point():
             self.guesses += 1
             return 0.0
-        if not isinstance(tensor, FakeTensor):
-            with torch._C._DisableTorchDispatch():
-                return tensor.item()
         raise Unpredictable("its code asks for a whole number that only a run can know")
 
     def _from_values(self, func: Any, args: Any, kwargs: Any) -> Any:
-        found = _for_real(func, args, kwargs)
+        found = self._for_real(func, args, kwargs)
         if found is None:
             raise Unpredictable(f"the result of {func} has a size (or an answer) that only a run can know")
         return tree_map(lambda item: self.give(item) if isinstance(item, torch.Tensor) else item, found)
 
     def _positions(self, index: Any) -> list[Any]:
         """An index as it is, or a known mask as the positions it selects: their number is then known as well."""
-        known = getattr(index, "known", None)
+        known = self._value(index)
         if known is None or known.dtype != torch.bool:
             return [index]
         with torch._C._DisableTorchDispatch():
@@ -98,15 +114,30 @@ class KnownValues(TorchDispatchMode):
         return [self.give(place) for place in places]
 
     def _follow(self, func: Any, args: Any, kwargs: Any, made: torch.Tensor) -> None:
-        known = _for_real(func, args, kwargs) if _keeps(made) else None
+        known = self._for_real(func, args, kwargs) if _keeps(made) else None
         if known is not None:
             made.known = known  # type: ignore[attr-defined]
-        elif hasattr(made, "known"):
-            del made.known  # changed in place by something that has no value
+        elif (old := getattr(made, "known", None)) is not None:
+            self._forget(old)
 
     def _follow_all(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
-        for item, known in zip(made, _for_real(func, args, kwargs) or (), strict=False):
+        for item, known in zip(made, self._for_real(func, args, kwargs) or (), strict=False):
             item.known = known
+
+    def _for_real(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator on the values, on the CPU; None where a value is missing or the operator refuses."""
+        leaves, shape = tree_flatten((args, kwargs))
+        values = [self._value(leaf) if isinstance(leaf, FakeTensor) else leaf for leaf in leaves]
+        if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
+            return None
+        real_args, real_kwargs = tree_unflatten(values, shape)
+        if "device" in real_kwargs:
+            real_kwargs["device"] = torch.device("cpu")
+        try:
+            with torch._C._DisableTorchDispatch():
+                return func(*real_args, **real_kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+            return None
 
 
 def _keeps(item: Any) -> bool:
@@ -115,18 +146,3 @@ def _keeps(item: Any) -> bool:
     if item.dtype.is_floating_point or item.dtype.is_complex:
         return item.dim() == 0
     return item.numel() <= LARGEST_KNOWN
-
-
-def _for_real(func: Any, args: Any, kwargs: Any) -> Any:
-    """The operator on the values, on the CPU; None where a value is missing or the operator refuses."""
-    leaves, _ = tree_flatten((args, kwargs))
-    if any(isinstance(leaf, FakeTensor) and not hasattr(leaf, "known") for leaf in leaves):
-        return None
-    real_args, real_kwargs = tree_map(lambda leaf: getattr(leaf, "known", leaf), (args, kwargs))
-    if "device" in real_kwargs:
-        real_kwargs["device"] = torch.device("cpu")
-    try:
-        with torch._C._DisableTorchDispatch():
-            return func(*real_args, **real_kwargs)
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-        return None

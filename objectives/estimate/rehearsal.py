@@ -7,7 +7,6 @@ so nothing is played twice.
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -61,6 +60,7 @@ class Rehearsal:
         self._counter = StorageCounter(device.type)
         self._values = KnownValues(self._fakes)
         self._playing = False
+        self._trained: list[torch.nn.Parameter] | None = None
         with self._played():
             for tensor in replace_tensors(self.setup.model, device):
                 self._counter.mark(tensor, PARAMETERS)
@@ -119,16 +119,20 @@ class Rehearsal:
                 self._provide_gradients(batch)
             self._counter.restart()
             before = self._values.guesses
-            self._trainer.micro_step(self._trainer.place(batch))
-            piece = MicroPiece(peak=self._counter.peak, batch_bytes=batch_bytes, guessed=self._values.guesses > before)
+            self._step(self._trainer, batch)
+            peak, guessed = self._counter.peak, self._values.guesses > before
             self._trainer.drop()
-        return piece
+        return MicroPiece(peak=peak, batch_bytes=batch_bytes, guessed=guessed)
+
+    def _step(self, trainer: Trainer, batch: Batch) -> None:
+        trainer.micro_step(trainer.place(batch))
+        if self._trained is None:
+            self._trained = [p for p in self.setup.model.parameters() if p.grad is not None]
 
     def _provide_gradients(self, batch: Batch) -> None:
-        """Gradients as a micro-step leaves them. Which parameters get one is learnt from one real micro-step."""
-        if not hasattr(self, "_trained"):
-            self._trainer.micro_step(self._trainer.place(batch))
-            self._trained = [p for p in self.setup.model.parameters() if p.grad is not None]
+        """Gradients as a micro-step leaves them. Which parameters get one is learnt from the first micro-step."""
+        if self._trained is None:
+            self._step(self._trainer, batch)
             return
         for parameter in self._trained:
             parameter.grad = torch.empty_like(parameter)
@@ -140,14 +144,13 @@ class Rehearsal:
         with self._played():
             trainer = self.with_optimizer(optimizer)
             for _ in range(2):
-                trainer.micro_step(trainer.place(batch))
+                self._step(trainer, batch)
                 self._counter.restart()
                 trainer.update()
                 state_bytes = self._mark_state()
             peak = self._counter.peak.plus(ACTIVATIONS, -batch_bytes)
-            self.setup.optimizer = None
-            del trainer
-            gc.collect()
+            assert self.setup.optimizer is not None
+            self.setup.optimizer.state.clear()  # whatever still holds the optimizer, its state must not count further
         return UpdatePiece(peak=peak, state_bytes=state_bytes)
 
     def _mark_state(self) -> int:

@@ -27,8 +27,20 @@ class Compiled:
     peak_memory_bytes: int | None = None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data, with how many graphs have been compiled so far (more than one per shape means recompiling)."""
-        return asdict(self) | {"graphs": graphs_compiled() if self.seconds else None}
+        """Plain data, with how many graphs have been compiled so far and whether the compiler has given up.
+
+        More than one graph a shape means recompiling; behind the limit every new shape runs eagerly, silently slower.
+        """
+        seen = compilations() if self.seconds else Compilations()
+        return asdict(self) | asdict(seen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilations:
+    """The compiler's own count in this process; None where nothing was compiled."""
+
+    graphs: int | None = None
+    limit_reached: bool | None = None
 
 
 def compile_and_run_once(setup: Setup, trainer: Trainer, batch: Batch, channel: Channel, memory: Memory) -> Compiled:
@@ -45,8 +57,9 @@ def compile_and_run_once(setup: Setup, trainer: Trainer, batch: Batch, channel: 
     return Compiled(seconds=time.perf_counter() - begun, peak_memory_bytes=peak)
 
 
-def graphs_compiled() -> int:
-    """Graphs torch.compile has made in this process (dynamo's own counter)."""
+def compilations() -> Compilations:
+    """What torch.compile has done in this process so far, by dynamo's counters."""
     from torch._dynamo.utils import counters
 
-    return int(counters["stats"]["unique_graphs"])
+    given_up = any("recompile limit" in reason for reason in counters["unimplemented"])
+    return Compilations(graphs=int(counters["stats"]["unique_graphs"]), limit_reached=given_up)

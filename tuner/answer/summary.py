@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import exp, log
+from statistics import fmean
 from typing import Any
 
 from objectives.knobs import facts_from_mapping
@@ -66,16 +68,39 @@ class StudyView:
 
     @cached_property
     def front(self) -> list[TrialRecord]:
-        """The Pareto front, fastest first."""
-        return pareto_front(self.standing, self.study.memory_limit_bytes)
+        """The Pareto front, fastest first; the confirmed best is always on it.
+
+        An unconfirmed trial may read a little faster than the best: then it is one of the ties.
+        """
+        found = pareto_front(self.standing, self.study.memory_limit_bytes)
+        best = [each for each in self.standing if each.id == self.answer.best and each not in found]
+        return sorted([*found, *best], key=lambda each: -(each.throughput or 0.0))
+
+    @cached_property
+    def level(self) -> float:
+        """Factor that brings search numbers to the confirmation's level; 1 before there is one.
+
+        The machine may have become slower or faster between the two, and search numbers flatter whoever won by them.
+        The trials measured in both say by how much (geometric mean), so that one front does not mix two levels.
+        """
+        both = [each for each in self.answer.intervals if each in self.history.intervals]
+        if not both:
+            return 1.0
+        moved = (log(self.answer.intervals[each].mean / self.history.intervals[each].mean) for each in both)
+        return exp(fmean(moved))
 
     def interval(self, trial: TrialRecord) -> Interval | None:
         """The trial's interval: the confirmation's, else the search's; None without a measurement."""
-        return self.answer.intervals.get(trial.id) or self.history.intervals.get(trial.id)
+        if (confirmed := self.answer.intervals.get(trial.id)) is not None:
+            return confirmed
+        known = self.history.intervals.get(trial.id)
+        return None if known is None else known.scaled(self.level)
 
     def _reported(self, trial: TrialRecord) -> TrialRecord:
         known = self.answer.intervals.get(trial.id)
-        return trial if known is None else replace(trial, throughput=known.mean, confirmed=True)
+        if known is not None:
+            return replace(trial, throughput=known.mean, confirmed=True)
+        return trial if trial.throughput is None else replace(trial, throughput=trial.throughput * self.level)
 
 
 def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[RunRecord], spec: StudySpec) -> Json:
@@ -84,7 +109,8 @@ def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[
     Beside the fields of the design: ``global_batch_tokens``, ``speedup_reason`` (why there is no speed-up), ``ties``
     (numbers of trials that may be as fast as the best), ``demoted``, ``knee`` (a trial number), ``headroom_bytes``
     (what the best leaves of the limit), ``fits_without_margin`` (trials between the limit and the device's memory),
-    ``refused`` choices, ``between_run_spread`` (relative, one standard deviation) and ``notices``.
+    ``refused`` choices, ``between_run_spread`` (relative, one standard deviation), ``search_level`` (the factor that
+    brought numbers of unconfirmed trials to the confirmation's level) and ``notices``.
     """
     view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
     return _head(view) | _winner(view) | _around(view)
@@ -168,6 +194,7 @@ def _around(view: StudyView) -> Json:
         "fits_without_margin": [trial_json(each, view) for each in _without_margin(view)],
         "refused": _refused(view),
         "between_run_spread": spread.relative if spread.windows else None,
+        "search_level": view.level,
         "notices": _notices(view),
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from storage.records import RunRecord, TrialRecord
@@ -67,6 +67,10 @@ class Interval:
     windows: int
     freedom: float
     disturbed: bool = False
+
+    def scaled(self, factor: float) -> Interval:
+        """The interval of a throughput that is ``factor`` times as high."""
+        return replace(self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,7 @@ class _Answers:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._skip: dict[str, str] = {}
+        self._said = ""
         self.data: Mapping[str, Any] = {}
 
     def ask(self) -> Mapping[str, Any]:
@@ -130,10 +131,14 @@ class _Answers:
         return end
 
     def _report(self, event: Event) -> str | None:
+        text = self._said
         if event.event == "phase" and event.fields.get("phase") == "load":
-            self._session.report(Preparing(text="preparing the data (once a study)"))
-        if trying := event.fields.get("trying"):
-            self._session.report(Preparing(text=f"asking what runs here: {trying}"))
+            text = "preparing the data (once a study)"
+        elif trying := event.fields.get("trying"):
+            text = f"asking what runs here: {trying}"
+        if text != self._said:
+            self._said = text
+            self._session.report(Preparing(text=text))
         return None
 
     def _blame(self, end: RunEnd) -> None:

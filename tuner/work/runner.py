@@ -147,7 +147,7 @@ def _listen(process: TrialProcess, listener: Listener, watch: Watch, cancelled: 
         if cancelled():
             process.kill("cancelled")
         elif why := listener.overdue():
-            process.kill("cancelled" if why == "study_time" else why)
+            process.kill(why)
         elif stop_at is not None and time.monotonic() > stop_at:
             process.kill("dominated")
 

@@ -236,7 +236,7 @@ def trial_ended(trial: TrialRecord, purpose: str, end: RunEnd, seconds_left: flo
         unit=end.measurement.get("throughput_unit"),
         peak_memory_bytes=peak_of(end),
         seconds=end.seconds,
-        message=end.verdict.advice,
+        message="its time was over" if end.ending.kill_reason == "study_time" else end.verdict.advice,
         seconds_left=seconds_left,
     )
 

@@ -33,7 +33,8 @@ ANSWER: dict[str, Any] = {
     "refused": [{"knob": "attention", "value": "flash_attention_2", "reason": "flash-attn [2] is not installed"}],
     "global_batch_tokens": None, "speedup_reason": None, "headroom_bytes": 2**30, "knee": 3, "ties": [5, 7],
     "demoted": [{"number": 4, "reason": "device_oom at step 30"}], "fits_without_margin": [trial(9, 3500, 8.2)],
-    "between_run_spread": 0.02, "notices": ["the machine was disturbed"],
+    "between_run_spread": 0.02,
+    "search_level": 1.0, "notices": ["the machine was disturbed"],
 }  # fmt: skip
 
 
