@@ -7,7 +7,7 @@ run: .venv/ready
 	$(BIN)/tuner run examples/quickstart.yaml
 
 test: check
-	$(BIN)/python -m pytest tests -m "not slow and not gpu"
+	$(BIN)/python -m pytest tests -m "not slow and not gpu" -n 2 --dist worksteal
 
 test-all: check
 	$(BIN)/python -m pytest tests -m "not gpu"

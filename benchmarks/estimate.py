@@ -1,4 +1,4 @@
-"""How true is the memory predicted before a run? Predicted against measured peaks, raw and after one correcting run.
+"""How true is the memory predicted before a run? Predicted against measured peaks, raw and after correcting runs.
 
     python -m benchmarks.estimate [FAMILY ...]        (families: see MODELS)
 
@@ -35,6 +35,16 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "num_attention_heads": 6, "patch_size": 8},
     "convnext": {"model_type": "convnext", "depths": [2, 2, 4, 2], "hidden_sizes": [32, 64, 128, 256]},
 }  # fmt: skip
+_OPTIMIZERS = ({"optimizer": "adamw-foreach", "micro_batch_size": 1}, {"optimizer": "adamw-fused"})
+_TEXT = ({"loss": "chunked"}, {"attention": "eager"}, {"micro_batch_size": 32})
+OTHERS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "llama": (*_OPTIMIZERS, *_TEXT),
+    "gpt2": ({"loss": "chunked"}, {"attention": "eager"}),
+    "qwen3": ({"attention": "sdpa-math"},),
+    "vit": ({"attention": "eager"},),
+    "convnext": ({"memory_format": "channels_last"}, *_OPTIMIZERS),
+}
+"""Other knobs' values that are compared, beside bf16-mixed at the larger size."""
 PICTURE_MODELS = ("vit", "convnext")
 PRECISIONS = ("fp32", "bf16-mixed", "bf16-true")
 SIZES = (2, 8)
@@ -44,13 +54,17 @@ SHORT = WindowPlan(min_seconds=0.1, max_seconds=0.1, target_half_width=0)
 
 
 def configurations(family: str) -> list[dict[str, Any]]:
-    """What is compared: precision, checkpointing and two sizes; ConvNext cannot be checkpointed."""
+    """What is compared: precision, checkpointing and two sizes, then one other knob at a time.
+
+    ConvNext cannot be checkpointed.
+    """
     kinds = ("none",) if family == "convnext" else CHECKPOINTING
     sizes = (4, 16) if family in PICTURE_MODELS else SIZES
-    return [
+    crossed = [
         {"micro_batch_size": size, "precision": precision, "activation_checkpointing": kind}
         for precision, kind, size in product(PRECISIONS, kinds, sizes)
     ]
+    return crossed + [{"micro_batch_size": sizes[-1], "precision": "bf16-mixed", **one} for one in OTHERS[family]]
 
 
 def write_spec(family: str, folder: Path) -> Path:
@@ -112,17 +126,19 @@ def _compare_one(bench: Bench, family: str, config: dict[str, Any], told: dict[s
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Errors by (family, precision), raw and corrected by the smallest configuration of each precision."""
+    """Errors by (family, precision): of the tensors alone, with the prior, and after one run of each precision."""
     known = [row for row in rows if row["measured_bytes"] and row["peak_memory_bytes"]]
     families = sorted({row["family"] for row in known})
+    large = [row for row in known if row["family"] not in PICTURE_MODELS and row["measured_bytes"] > LARGE_BYTES]
     return {
         "pairs": {f"{f} {p}": _errors(known, f, p) for f in families for p in PRECISIONS},
-        "large_language_models_median_error": _median_error(
-            [row for row in known if row["family"] not in PICTURE_MODELS and row["measured_bytes"] > LARGE_BYTES]
-        ),
-        "raw_coverage": _share([_covered(row, []) for row in known]),
+        "raw": {
+            "large_language_models": {"tensors": _median_error(large), "with_prior": _median_error(large, prior=True)},
+            "all": {"tensors": _median_error(known), "with_prior": _median_error(known, prior=True)},
+            "coverage": _share([_covered(row, []) for row in known]),
+            "rows": len(known),
+        },
         "corrected": {family: _corrected([row for row in known if row["family"] == family]) for family in families},
-        "median_seconds": median(row["seconds"] for row in known),
     }
 
 
@@ -135,8 +151,9 @@ def _errors(rows: Sequence[Mapping[str, Any]], family: str, precision: str) -> d
     }
 
 
-def _median_error(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    errors = [abs(row["peak_memory_bytes"] / row["measured_bytes"] - 1) for row in rows]
+def _median_error(rows: Sequence[Mapping[str, Any]], *, prior: bool = False) -> float | None:
+    told = [_bar(row, []).mean_bytes if prior else row["peak_memory_bytes"] for row in rows]
+    errors = [abs(bytes_ / row["measured_bytes"] - 1) for bytes_, row in zip(told, rows, strict=True)]
     return median(errors) if errors else None
 
 

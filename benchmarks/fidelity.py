@@ -1,4 +1,4 @@
-"""Is the confirmed number true? A confirmation's throughput against a run of 300 optimizer steps of the same configuration.
+"""Is the confirmed number true? A confirmation's throughput against 300 optimizer steps of the same configuration.
 
     python -m benchmarks.fidelity [PAIRS]
 

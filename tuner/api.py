@@ -13,7 +13,7 @@ from storage.database import Database
 from storage.errors import StorageError
 from storage.records import RunRecord, StudyRecord, TrialRecord
 from tuner import spec as specs
-from tuner.answer.summary import front_json, list_json, summarise
+from tuner.answer.summary import StudyView, front_json, list_json, summarise
 from tuner.errors import StoreError, StudyError
 from tuner.progress import OnProgress, ignore
 from tuner.settings import Settings
@@ -93,6 +93,42 @@ def front(name: str) -> dict[str, Any]:
         return front_json(*_rows(database, _known(database, name)))
 
 
+def export(
+    name: str,
+    to: str,
+    *,
+    pick: str = "fastest",
+    memory: str | None = None,
+    world_size: int | None = None,
+    output: str | Path | None = None,
+    diff: str | Path | None = None,
+) -> dict[str, Any]:
+    """A measured configuration of a study as files for a training job (docs/reference.md lists the fields).
+
+    Args:
+        name: The study.
+        to: A format of :data:`tuner.export.NAMES`.
+        pick: ``fastest``, ``knee`` or ``smallest`` of the front.
+        memory: Only trials that need at most so much, such as ``40GiB``; None for the study's limit.
+        world_size: Data-parallel ranks of the job: accumulation is derived again. None for those measured on.
+        output: Folder to write to; None writes nothing. Files with other content are never overwritten.
+        diff: A configuration of one's own to put beside the exported one.
+
+    Raises:
+        ExportRefused: The target cannot hold the configuration exactly, or an argument is unusable; nothing is written.
+        StudyError: There is no such study.
+        StoreError: The store cannot be reached.
+    """
+    from tuner.export.study import Wish, export_study
+
+    wish = Wish(
+        to=to, pick=pick, memory=memory, world_size=world_size,
+        output=None if output is None else Path(output), diff=None if diff is None else Path(diff),
+    )  # fmt: skip
+    with _store() as database:
+        return export_study(_view(database, _known(database, name)), wish)
+
+
 def list_studies() -> dict[str, Any]:
     """All studies of the store, newest first: ``{"studies": [...]}``.
 
@@ -158,6 +194,11 @@ def _known(database: Database, name: str) -> StudyRecord:
 
 def _result(database: Database, study: StudyRecord) -> Result:
     return Result(document=summarise(*_rows(database, study)))
+
+
+def _view(database: Database, study: StudyRecord) -> StudyView:
+    study, found, done, spec = _rows(database, study)
+    return StudyView(study=study, trials=found, runs=done, spec=spec)
 
 
 def _rows(database: Database, study: StudyRecord) -> tuple[StudyRecord, Trials, Runs, StudySpec]:

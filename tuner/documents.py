@@ -72,6 +72,25 @@ RESULT = _fields(
 FRONT = _fields(("study", "text", "Its name."), ("trials", "list of trials", "The front."))
 """``front``."""
 
+EXPORT = _fields(
+    ("study", "text", "Its name."),
+    ("trial", "integer", "Number of the exported trial; null for a table."),
+    ("format", "text", "As `--to` said."),
+    ("target", "text", "Library and versions the files are made for."),
+    ("files", "object", "Text by file name."),
+    ("carried", "object", "By knob, where its value stands."),
+    ("not_carried", "list of objects", "`knob`, `value`, `reason` and lines of `code` of what the files cannot hold."),
+    ("environment", "object", "Variables to set before the job starts."),
+    ("notes", "list of text", "What a person should know beside the files."),
+    ("written", "list of text", "Paths written; empty without `--output`."),
+    (
+        "diff",
+        "object",
+        "`keys` (`key`, `yours`, `exported`, `state`) and `problems` (`key`, `reason`); null without `--diff`.",
+    ),
+)
+"""``export``."""
+
 LIST = _fields(
     ("studies", "list of objects", "One a study, newest first; the fields below."),
 )
@@ -121,6 +140,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Result", commands="`tuner run`, `tuner show`", fields=RESULT),
     Layout(title="Trial", commands="inside the others", fields=TRIAL),
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
+    Layout(title="Export", commands="`tuner export`", fields=EXPORT),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),

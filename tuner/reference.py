@@ -17,6 +17,8 @@ from objectives.trial.outcome import CAUSES, OUTCOMES
 from tuner.cli.commands import tuner as command_line
 from tuner.cli.outcome import EXIT_CODES
 from tuner.documents import LAYOUTS
+from tuner.export import FORMATS, TABLE
+from tuner.export.table import TARGET as TABLE_TARGET
 from tuner.settings import VARIABLES
 from tuner.spec.keys import Keys, LimitKeys, StudyKeys
 from tuner.spec.model import MemoryLimit
@@ -196,7 +198,14 @@ def _commands() -> str:
             "",
         ]
     codes = [(str(code), meaning) for code, meaning in EXIT_CODES]
-    return "\n".join([*lines, "### Exit status", "", *_table(("status", "meaning"), codes), ""])
+    lines += ["### Exit status", "", *_table(("status", "meaning"), codes), ""]
+    return "\n".join([*lines, "### Export formats", "", *_formats(), ""])
+
+
+def _formats() -> list[str]:
+    """What ``tuner export --to`` takes."""
+    rows = [(f"`{each.name}`", each.target) for each in FORMATS]
+    return _table(("format", "made for"), [*rows, (f"`{TABLE}`", f"a whole study as JSON lines: {TABLE_TARGET}")])
 
 
 def _leaves(command: click.Command, context: click.Context) -> Iterator[tuple[click.Context, click.Command]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ HOST_KNOBS = ("loader_workers", "prefetch_factor", "pin_memory", "tokens", "allo
 """Knobs that no tensor on the device depends on."""
 UPDATE_KNOBS = ("precision", "memory_format", "optimizer")
 """What the update's memory depends on beside the model."""
-STRAIGHT = 0.002
+STRAIGHT = 0.0005
 """A size whose peak is within this share of the line between its neighbours lies on it."""
 _CUDA_ONLY = ("sdpa-efficient", "sdpa-cudnn", "flash_attention_2", "flex_attention")
 
@@ -49,7 +49,8 @@ class Estimator:
         self._rehearsal: tuple[TrainingConfig, Rehearsal] | None = None
         self._micro: dict[tuple[TrainingConfig, Sized], MicroPiece] = {}
         self._updates: dict[tuple[object, ...], UpdatePiece] = {}
-        self._failures: dict[TrainingConfig, str] = {}
+        self._failures: dict[object, str] = {}
+        """Reasons by family, or by what decides an update."""
 
     def _plays_cuda(self) -> bool:
         return self._wanted == "cuda" and torch.cuda.is_available()
@@ -78,26 +79,30 @@ class Estimator:
         self, family: TrainingConfig, members: Sequence[TrainingConfig]
     ) -> Iterator[tuple[TrainingConfig, Prediction]]:
         begun = time.perf_counter()
-        failure = self._failures.get(family) or self._play(family, members)
+        self._try(family, lambda: self._play_sizes(family, {_sized(config) for config in members}))
         for config in members:
-            if failure is None:
-                made = self._compose(family, config)
-            else:
-                made = Prediction(peak_memory_bytes=None, note=failure, wide=True)
+            made = self._predict_member(family, config)
             now = time.perf_counter()
             yield config, replace(made, seconds=now - begun)
             begun = time.perf_counter()
 
-    def _play(self, family: TrainingConfig, members: Sequence[TrainingConfig]) -> str | None:
-        """Fills in the pieces of a family; returns why that cannot be done, or None."""
+    def _predict_member(self, family: TrainingConfig, config: TrainingConfig) -> Prediction:
+        if family not in self._failures:
+            self._try(_update_key(config), lambda: self._play_update(family, config))
+        failure = self._failures.get(family) or self._failures.get(_update_key(config))
+        if failure is not None:
+            return Prediction(peak_memory_bytes=None, note=failure, wide=True)
+        return self._compose(family, config)
+
+    def _try(self, key: object, play: Callable[[], None]) -> None:
+        """Plays something, once; why that cannot be done is kept under the key."""
+        if key in self._failures:
+            return
         try:
-            self._play_sizes(family, {_sized(config) for config in members})
-            for config in members:
-                self._play_update(family, config)
+            play()
         except Exception as error:  # noqa: BLE001 - a user's code may raise anything; then there is no prediction
             self._rehearsal = None  # broken off in the middle of a step
-            self._failures[family] = _reason(error)
-        return self._failures.get(family)
+            self._failures[key] = _reason(error)
 
     def _played(self, family: TrainingConfig) -> Rehearsal:
         if self._rehearsal is None or self._rehearsal[0] != family:
@@ -123,12 +128,12 @@ class Estimator:
                 self._piece(family, (size, accumulates))
             return
         low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
-        ends = tuple((size, self._piece(family, (size, accumulates))) for size in (low, high))
+        first, last = ((size, self._piece(family, (size, accumulates))) for size in (low, high))
         seen = self._piece(family, (middle, accumulates)).peak.total_bytes
-        line = between(*ends, middle).peak.total_bytes
+        line = between(first, last, middle).peak.total_bytes
         if abs(seen - line) <= STRAIGHT * seen:
             for size in sizes:
-                self._micro.setdefault((family, (size, accumulates)), between(*ends, size))
+                self._micro.setdefault((family, (size, accumulates)), between(first, last, size))
             return
         self._fill(family, sizes[: len(sizes) // 2 + 1], accumulates)
         self._fill(family, sizes[len(sizes) // 2 :], accumulates)

@@ -21,7 +21,8 @@ def replace_tensors(model: nn.Module, device: torch.device) -> list[torch.Tensor
     """
     memo: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for module in model.modules():
-        for place in (module._parameters, module._buffers, module.__dict__):
+        places: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, module.__dict__)
+        for place in places:
             for name, old in list(place.items()):
                 if isinstance(old, torch.Tensor):
                     if id(old) not in memo:

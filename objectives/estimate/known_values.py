@@ -34,7 +34,7 @@ _SHAPED_BY_VALUES = (
 """Operators whose result has a shape that only values tell."""
 
 
-class KnownValues(TorchDispatchMode):
+class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Enter it last, on top of the counter and the fake mode."""
 
     @classmethod
@@ -42,7 +42,7 @@ class KnownValues(TorchDispatchMode):
         return False  # nothing is compiled here, and the wrapper costs a tenth of the time
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._fake_mode = fake_mode
         self.guesses = 0
         """How often a floating-point value was asked for."""
@@ -77,6 +77,8 @@ class KnownValues(TorchDispatchMode):
             return self._scalar(args[0])
         if func in _ANSWERS or func in _SHAPED_BY_VALUES:
             return self._from_values(func, args, kwargs)
+        if func is _ATEN._grouped_mm.default and args[0].dtype != torch.bfloat16:
+            return _grouped_product(*args, **kwargs)
         if func is _ATEN.index.Tensor:
             args = (args[0], [part for index in args[1] for part in self._positions(index)])
         made = func(*args, **kwargs)
@@ -138,6 +140,23 @@ class KnownValues(TorchDispatchMode):
                 return func(*real_args, **real_kwargs)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
             return None
+
+
+def _grouped_product(
+    a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None, bias: Any = None, out_dtype: Any = None
+) -> torch.Tensor:
+    """The result of a mixture of experts' grouped product, which PyTorch's own fake knows in bfloat16 only.
+
+    A 2-d operand is divided into groups by ``offs``; a 3-d one holds one matrix a group.
+    """
+    if a.dim() == 2 and b.dim() == 2:
+        assert offs is not None, "two undivided operands are no grouped product"
+        shape = (offs.numel(), a.size(0), b.size(1))
+    elif a.dim() == 3 and b.dim() == 3:
+        shape = (a.size(0), a.size(1), b.size(2))
+    else:
+        shape = (a.size(-2), b.size(-1))  # type: ignore[assignment]
+    return a.new_empty(shape, dtype=out_dtype or a.dtype)
 
 
 def _keeps(item: Any) -> bool:

@@ -1,8 +1,8 @@
 """One family of configurations played through with fakes: the training loop's own steps, their peaks noted.
 
 A family shares model, precision, checkpointing, attention, loss and memory format. Its micro-steps are played one size
-at a time, its update once an optimizer: what lives through both only adds (:func:`~objectives.estimate.prediction.worst`),
-so nothing is played twice.
+at a time, its update once an optimizer: what lives through both only adds, so nothing is played twice
+(:func:`~objectives.estimate.prediction.worst` puts them together).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Rehearsal:
 
         for parameter in self.setup.model.parameters():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(mark)
+                parameter.register_post_accumulate_grad_hook(mark)  # type: ignore[no-untyped-call]
 
     def with_optimizer(self, name: str) -> Trainer:
         """A trainer over the fakes with a fresh optimizer of this name (or the workload's own) and no gradients."""

@@ -19,7 +19,7 @@ GRANULES = {"cpu": 1, "cuda": 512}
 """What a storage's size is rounded up to; CUDA's caching allocator deals in 512 bytes."""
 
 
-class StorageCounter(TorchDispatchMode):
+class StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Enter it after the fake mode, so that it sees what the fakes answer.
 
     Args:
@@ -31,7 +31,7 @@ class StorageCounter(TorchDispatchMode):
         return False  # nothing is compiled here, and the wrapper costs a tenth of the time
 
     def __init__(self, device_type: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device_type = device_type
         self._granule = GRANULES.get(device_type, 1)
         self._known: dict[int, tuple[int, str]] = {}

@@ -79,6 +79,8 @@ def run(request: RunRequest, channel: Channel) -> None:
     channel.phase("measure")
     window_seconds = loop.measure(between=conditions.sample)
     meter.stop()
+    stall_begun = time.perf_counter()
+    stall = loop.stall()
     channel.send(
         "measurement",
         throughput_unit=f"{objective.unit}_per_second",
@@ -87,7 +89,9 @@ def run(request: RunRequest, channel: Channel) -> None:
         setup_seconds=setup_seconds,
         warm_up_seconds=warm_up_seconds,
         compile=compiled.to_mapping(),
-        data_stall_share=loop.stall(),
+        worst_case_seconds=worst.seconds,
+        data_stall_share=stall,
+        stall_seconds=time.perf_counter() - stall_begun,
         flops_per_unit=flops_per_unit,
         energy_joules=meter.joules(window_seconds),
         conditions=conditions.to_mapping(),

@@ -29,11 +29,13 @@ class WorstCase:
 
     Attributes:
         updates: Updates made, skipped ones included.
+        seconds: They took together.
         micro_seconds: Seconds of the last micro-step: the first guess of how long a block will take.
         optimizer_seconds: Seconds of the last update.
     """
 
     updates: int
+    seconds: float
     micro_seconds: float
     optimizer_seconds: float
 
@@ -58,7 +60,7 @@ def run_worst_case(
     Raises:
         NumericalFault: The loss of the worst-case batch is not finite.
     """
-    updates, marks = 0, (0.0, 0.0, 0.0)
+    updates, marks, started = 0, (0.0, 0.0, 0.0), time.perf_counter()
     while trainer.applied_steps < APPLIED_UPDATES:
         begun = start = time.perf_counter()
         for _ in range(min(accumulation_steps, 2)):
@@ -71,7 +73,12 @@ def run_worst_case(
         marks = (start, middle, time.perf_counter())
         updates += 1
         on_update(update, marks[2] - begun, check_finite(update.loss, applied=update.applied))
-    return WorstCase(updates=updates, micro_seconds=marks[1] - marks[0], optimizer_seconds=marks[2] - marks[1])
+    return WorstCase(
+        updates=updates,
+        seconds=marks[2] - started,
+        micro_seconds=marks[1] - marks[0],
+        optimizer_seconds=marks[2] - marks[1],
+    )
 
 
 def check_finite(loss: torch.Tensor, *, applied: bool) -> float:

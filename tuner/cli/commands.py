@@ -87,6 +87,39 @@ def front(study: str, as_json: bool) -> None:
 
 
 @tuner.command()
+@click.argument("study")
+@click.option("--to", required=True, metavar="FORMAT", help="Target; the formats are listed below.")
+@click.option("--pick", metavar="WHICH", default="fastest", show_default=True, help="fastest, knee or smallest.")
+@click.option("--memory", metavar="SIZE", help="Only what was measured to need at most so much, such as 40GiB.")
+@click.option("--world-size", type=int, metavar="N", help="Ranks of the job: accumulation is derived again.")
+@click.option("--output", type=click.Path(), metavar="DIR", help="Write the files there; without it, to stdout.")
+@click.option("--diff", type=click.Path(), metavar="FILE", help="Show a configuration of yours beside it.")
+@_json_option
+@_debug_option
+def export(
+    study: str,
+    to: str,
+    pick: str,
+    memory: str | None,
+    world_size: int | None,
+    output: str | None,
+    diff: str | None,
+    as_json: bool,
+) -> None:
+    """Write the best configuration of STUDY as files for a training job, or the whole study as a replay table.
+
+    Formats: hf-trainer, accelerate, deepspeed, lightning, torchtitan, torchrun, slurm, json, table. Micro-batch x
+    accumulation x ranks is the global batch exactly, or nothing is written. What a format cannot hold is listed with
+    the reason.
+    """
+    from tuner import api
+    from tuner.cli.exporting import print_export
+
+    made = api.export(study, to, pick=pick, memory=memory, world_size=world_size, output=output, diff=diff)
+    _answer(made, as_json=as_json, show=print_export)
+
+
+@tuner.command()
 @_json_option
 @_debug_option
 def devices(as_json: bool) -> None:

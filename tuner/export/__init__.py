@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tuner.export import accelerate, deepspeed, hf_trainer, lightning, plain, slurm, torchrun, torchtitan
+from tuner.export.environment import tf32_sentence
 from tuner.export.handover import Export, ExportRefused, Handover, require_exact
 from tuner.export.notes import PAGE, page, sentences
 from tuner.export.text import exports
@@ -75,7 +76,7 @@ def export(handover: Handover, target: Format) -> Export:
     """
     require_exact(handover)
     made = target.write(handover)
-    made = replace(made, notes=(*sentences(handover), *made.notes))
+    made = replace(made, notes=(*sentences(handover), *tf32_sentence(made.environment), *made.notes))
     if target.alone:
         return made
     files = dict(made.files)

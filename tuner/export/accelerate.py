@@ -6,7 +6,7 @@ from typing import Any
 
 from tuner.export import in_code
 from tuner.export.environment import environment
-from tuner.export.handover import Export, ExportRefused, Handover, Ledger
+from tuner.export.handover import Export, ExportRefused, Handover, Ledger, refuse_half_on_cpu
 from tuner.export.rest import leave_to_code
 from tuner.export.text import yaml_text
 
@@ -27,6 +27,7 @@ BACKENDS = {"default": "default", "reduce-overhead": "reduce-overhead", "max-aut
 
 def write(handover: Handover) -> Export:
     """The launch file. Accumulation has one owner, the script: the file has no key for it outside DeepSpeed."""
+    refuse_half_on_cpu(handover, TITLE)
     config, ledger = handover.config, Ledger(handover.config)
     values: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
@@ -40,11 +41,14 @@ def write(handover: Handover) -> Export:
         "dynamo_config": _compile(handover, ledger),
         "main_training_function": "main",
     }
-    remark = f"accelerate of {handover.study}, trial {handover.trial}. Made for {TARGET}."
+    remark = f"accelerate of {handover.label}. Made for {TARGET}."
     ledger.must(
         "micro_batch_size",
         "belongs to the script's loader; accumulation belongs to the script too (the file has no key for it)",
-        (*in_code.loader(config), f"accelerator = Accelerator(gradient_accumulation_steps={config.accumulation_steps})"),
+        (
+            *in_code.loader(config),
+            f"accelerator = Accelerator(gradient_accumulation_steps={config.accumulation_steps})",
+        ),
     )
     leave_to_code(handover, ledger)
     notes = (

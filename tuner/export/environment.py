@@ -39,6 +39,15 @@ def left_out(handover: Handover) -> tuple[str, ...]:
     return (f"Allocator option {options} is left out: it acted only because the trials ran under a memory cap.",)
 
 
+def tf32_sentence(made: Mapping[str, str]) -> tuple[str, ...]:
+    """How the environment says TF32, where it does."""
+    if TF32_OFF in made:
+        return (f"{TF32_OFF}=0 keeps TF32 off as in the trials, whatever the code says.",)
+    if TF32_ON in made:
+        return (f"{TF32_ON}=1 allows TF32 in matrix products; in convolutions it is PyTorch's default.",)
+    return ()
+
+
 def _processes(handover: Handover) -> dict[str, str]:
     threads = {} if handover.threads is None else {"OMP_NUM_THREADS": str(handover.threads)}
     return {**threads, "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}

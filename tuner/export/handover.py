@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from objectives.config import KNOB_NAMES, TrainingConfig, accumulation_steps, divisors
-from objectives.knobs import canonical, knob
+from objectives.knobs import knob
 from tuner.errors import TightfitError
 
 CAP_SHARE = 0.85
@@ -72,6 +72,11 @@ class Handover:
     remarks: tuple[str, ...] = ()
 
     @property
+    def label(self) -> str:
+        """Study and trial in one line, for a comment (a name may hold anything)."""
+        return f"{' '.join(self.study.split())}, trial {self.trial}"
+
+    @property
     def capped(self) -> bool:
         """Whether the trials ran under a memory cap on a larger card."""
         limit, total = self.memory_limit_bytes, self.total_memory_bytes
@@ -126,6 +131,19 @@ def require_exact(handover: Handover) -> None:
         )
 
 
+def refuse_half_on_cpu(handover: Handover, title: str) -> None:
+    """Refuses ``fp16-mixed`` on a CPU for trainers that stop on it or put bfloat16 in its place.
+
+    Raises:
+        ExportRefused: It is that pair.
+    """
+    if handover.config.precision == "fp16-mixed" and handover.device_kind == "cpu":
+        raise ExportRefused(
+            f"{title} has no fp16-mixed on a CPU (it stops, or puts bfloat16 in its place): nothing was written. "
+            "Pick a trial with another precision"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NotCarried:
     """A knob that the target's files cannot hold: why, and the lines of code that do it (empty: none can)."""
@@ -163,7 +181,6 @@ class Ledger:
     def __init__(self, config: TrainingConfig) -> None:
         self._values = config.knobs()
         self._idle = {name for name in KNOB_NAMES if not knob(name).acts(config)}
-        assert canonical(config).knobs().keys() == self._values.keys()
         self.carried: dict[str, str] = {}
         self.left: list[NotCarried] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.export import in_code
 from tuner.export.environment import environment
-from tuner.export.handover import Export, ExportRefused, Handover, Ledger
+from tuner.export.handover import Export, ExportRefused, Handover, Ledger, refuse_half_on_cpu
 from tuner.export.text import json_text, yaml_text
 
 TITLE = "Hugging Face Trainer"
@@ -34,9 +34,10 @@ RENAMED_IN = (5, 24)
 
 def write(handover: Handover) -> Export:
     """The arguments, twice; what they cannot hold as lines of code."""
+    refuse_half_on_cpu(handover, TITLE)
     ledger = Ledger(handover.config)
     values = arguments(handover, ledger)
-    remark = f"{TITLE} arguments of {handover.study}, trial {handover.trial}. Made for {TARGET}."
+    remark = f"{TITLE} arguments of {handover.label}. Made for {TARGET}."
     files = {"training_args.json": json_text(values), "training_args.yaml": yaml_text(values, remark=remark)}
     notes = (
         "Give output_dir, number of steps and learning rate beside this file; an epoch's last optimizer step may be "

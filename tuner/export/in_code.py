@@ -19,7 +19,7 @@ _OPTIMIZERS = {
 _SELECTIVE = (
     "from functools import partial",
     "from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts",
-    'KEPT = ("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.", "aten.convolution.", "aten._scaled_dot_product_")',
+    'KEPT = ("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.", "aten.convolution.", "aten._scaled_dot")',
     "def policy(context, operator, *args, **kwargs):",
     "    kept = str(operator).startswith(KEPT)",
     "    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE",
@@ -37,9 +37,9 @@ def precision(config: TrainingConfig) -> tuple[str, ...]:
         lines += ["model = model.to(torch.bfloat16)  # parameters, gradients and optimizer state in bfloat16"]
     if config.precision.endswith("-mixed"):
         dtype = "float16" if config.precision == "fp16-mixed" else "bfloat16"
-        lines += [f'with torch.autocast("cuda", dtype=torch.{dtype}):  # around forward and loss']
+        lines += [f"with torch.autocast(device.type, dtype=torch.{dtype}):  # around forward and loss"]
     if config.precision == "fp16-mixed":
-        lines += ['scaler = torch.amp.GradScaler("cuda")  # starts at 65536']
+        lines += ["scaler = torch.amp.GradScaler(device.type)  # starts at 65536"]
     return tuple(lines)
 
 
@@ -58,7 +58,7 @@ def attention(config: TrainingConfig) -> tuple[str, ...]:
         return (f'model.set_attn_implementation("{config.attention}")',)
     return (
         'model.set_attn_implementation("sdpa")',
-        f"with sdpa_kernel(SDPBackend.{_BACKENDS[config.attention]}):  # from torch.nn.attention, around forward and loss",
+        f"with sdpa_kernel(SDPBackend.{_BACKENDS[config.attention]}):  # torch.nn.attention; around forward and loss",
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tuner.export import in_code
 from tuner.export.environment import environment
-from tuner.export.handover import Export, ExportRefused, Handover, Ledger
+from tuner.export.handover import Export, ExportRefused, Handover, Ledger, refuse_half_on_cpu
 from tuner.export.rest import leave_to_code
 from tuner.export.text import json_text
 
@@ -25,6 +25,7 @@ PRECISIONS: dict[tuple[str, str], str] = {
 
 def write(handover: Handover) -> Export:
     """Trainer and loader apart: the batch is no argument of the Trainer."""
+    refuse_half_on_cpu(handover, TITLE)
     config, ledger = handover.config, Ledger(handover.config)
     precision = PRECISIONS.get((config.precision, "ddp"))
     if precision is None:

@@ -53,8 +53,8 @@ def _measured(handover: Handover) -> tuple[str, ...]:
     where = f" on {handover.device}" if handover.device else ""
     torch = handover.versions.get("torch")
     with_torch = f" with torch {torch}" if torch else ""
-    return (f"Trial {handover.trial} of {handover.study}: {handover.throughput:.4g} {unit}{interval}{where}"
-            f"{with_torch}, {how}.",)  # fmt: skip
+    said = f"{handover.label}: {handover.throughput:.4g} {unit}{interval}{where}{with_torch}, {how}."
+    return (said,)
 
 
 def _precision(config: TrainingConfig) -> tuple[str, ...]:
@@ -71,9 +71,8 @@ def _precision(config: TrainingConfig) -> tuple[str, ...]:
 def _memory(handover: Handover) -> tuple[str, ...]:
     said = []
     if handover.peak_memory_bytes is not None:
-        free = handover.headroom_bytes
-        left = "" if free is None else f", which leaves {free / GIB:.2f} GiB of the memory limit"
-        said.append(f"It needs {handover.peak_memory_bytes / GIB:.2f} GiB of device memory on the worst batch{left}.")
+        said.append(f"It needs {handover.peak_memory_bytes / GIB:.2f} GiB of device memory on the worst batch"
+                    f"{_against_limit(handover.headroom_bytes)}.")  # fmt: skip
     if handover.capped:
         said.append(
             f"Found under a memory cap of {(handover.memory_limit_bytes or 0) / GIB:.1f} GiB on a device of "
@@ -86,9 +85,17 @@ def _memory(handover: Handover) -> tuple[str, ...]:
     return tuple(said)
 
 
+def _against_limit(free: int | None) -> str:
+    if free is None:
+        return ""
+    if free < 0:
+        return f", {-free / GIB:.2f} GiB more than the study's memory limit: it fits without the stated headroom"
+    return f", which leaves {free / GIB:.2f} GiB of the memory limit"
+
+
 def page(handover: Handover, made: Export, title: str, target: str) -> str:
     """The page beside the files, as Markdown."""
-    lines = [f"# {handover.study}, trial {handover.trial}, for {title}", "", f"Made for {target}.", ""]
+    lines = [f"# {handover.label}, for {title}", "", f"Made for {target}.", ""]
     lines += ["## Notes", "", *(f"- {each}" for each in made.notes), ""]
     lines += ["## Where each knob stands", "", *(f"- `{name}`: {where}" for name, where in made.carried.items()), ""]
     if made.not_carried:

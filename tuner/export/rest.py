@@ -26,9 +26,11 @@ def leave_to_code(handover: Handover, ledger: Ledger) -> None:
     untold = ledger.untold()
     if "allocator" in untold:
         ledger.put("environment", "allocator")
+    if "precision" in untold and config.precision in ("fp32", "tf32"):
+        ledger.put("TF32 in the environment, everything else PyTorch's default", "precision")
     if "optimizer" in untold:
         _optimizer(handover, ledger)
-    for name in (name for name in untold if name in reasons):
+    for name in (name for name in ledger.untold() if name in reasons):
         ledger.leave(name, *reasons[name])
 
 

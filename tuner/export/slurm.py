@@ -22,7 +22,7 @@ def write(handover: Handover) -> Export:
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH {each}" for each in _asked(handover)),
-        f"# {handover.study}, trial {handover.trial}. Made for {TARGET}",
+        f"# {handover.label}. Made for {TARGET}",
         "set -euo pipefail",
         *exports(made),
         f'srun torchrun --standalone --nnodes 1 --nproc-per-node {handover.ranks} "$@"',

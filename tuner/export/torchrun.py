@@ -20,7 +20,7 @@ def write(handover: Handover) -> Export:
     values = job(handover)
     lines = [
         "#!/bin/sh",
-        f"# {handover.study}, trial {handover.trial}. Made for {TARGET}",
+        f"# {handover.label}. Made for {TARGET}",
         "set -eu",
         *exports(made),
         command(handover),

@@ -1,4 +1,4 @@
-"""torchtitan 0.3: overrides for its command line. That version reads no TOML; its configurations are Python functions."""
+"""torchtitan 0.3: overrides for its command line. It reads no TOML there; its configurations are Python functions."""
 
 from __future__ import annotations
 

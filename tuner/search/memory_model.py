@@ -3,8 +3,9 @@
 What fakes cannot know (kernels' scratch space, packed weights, an allocator's rounding) is nearly a constant of family
 and precision. So, in MiB, for a predicted peak p::
 
-    measured = p + sum over levels of (offset + slope * p) + noise        levels: study, precision, family, uncertain kind
+    measured = p + sum over levels of (offset + slope * p) + noise
 
+The levels are study, precision, family and kind of uncertainty (compiled, substituted),
 with a normal prior for every offset and slope and one common scale for all of them that the residuals set
 (normal-inverse-gamma; Gelman et al., Bayesian Data Analysis, chapter 14): before any run the bar is the stated prior's,
 a study whose predictions are good narrows it everywhere, one whose predictions are bad widens it.
@@ -104,11 +105,11 @@ class Prior:
 PRIORS: Mapping[str, Prior] = {
     "cpu": Prior(
         offset_mib=14.0,
-        slope=0.003,
+        slope=0.0,
         levels=(
             Level(offset_mib=10.0, slope=0.005),
-            Level(offset_mib=8.0, slope=0.003),
-            Level(offset_mib=3.0, slope=0.003),
+            Level(offset_mib=10.0, slope=0.003),
+            Level(offset_mib=2.5, slope=0.003),
             Level(offset_mib=30.0, slope=0.2),
         ),
         noise_mib=1.5,
@@ -127,14 +128,18 @@ PRIORS: Mapping[str, Prior] = {
         noise_share=0.005,
     ),
 }
-"""CPU: measured minus predicted was 8 to 16 MiB for language models, up to 55 for small convolution nets. CUDA: the
-caching allocator reserves in segments of 2 and 20 MiB; not measured here, so wide."""
+"""CPU: measured minus predicted was 11 to 15 MiB for language models of 130 to 590 MiB, 6 to 17 for a ViT, 17 to 37 for
+a small ConvNext; within 2 MiB the same for one precision of one model (``benchmarks.estimate``). CUDA: the caching
+allocator reserves in segments of 2 and 20 MiB; not measured yet, so wide."""
 
 
-def keys_of(config: TrainingConfig, *, wide: bool = False) -> tuple[Key, Key, Key, Key | None]:
-    """The levels a configuration belongs to: study, precision, family, and its kind of uncertainty (or None)."""
+LEVELS = 4
+
+
+def keys_of(config: TrainingConfig, *, wide: bool = False) -> tuple[Key, Key, Key, Key]:
+    """The levels a configuration belongs to: study, precision, family, and its kind of uncertainty (or ())."""
     uncertain = wide or config.compile != "off"
-    kind = ("wide", config.compile, config.attention) if uncertain else None
+    kind = ("wide", config.compile, config.attention) if uncertain else ()
     return ("study",), ("precision", config.precision), ("family", *family_of(config)), kind
 
 
@@ -143,11 +148,13 @@ class Points:
     """Configurations made ready for :meth:`MemoryModel.predict_many`, once for a study.
 
     Attributes:
-        keys: Levels of each.
+        keys: Every level that occurs; the first stands for "none of this kind".
+        codes: Which of them each point belongs to, shape (points, levels).
         predicted_mib: Raw predictions, shape (points,), in MiB.
     """
 
-    keys: tuple[tuple[Key | None, ...], ...]
+    keys: tuple[Key, ...]
+    codes: NDArray[np.intp]
     predicted_mib: Floats
 
     @classmethod
@@ -156,8 +163,16 @@ class Points:
     ) -> Points:
         """Points for configurations with their raw predictions."""
         flags = [False] * len(configs) if wide is None else wide
-        keys = tuple(keys_of(config, wide=flag) for config, flag in zip(configs, flags, strict=True))
-        return cls(keys=keys, predicted_mib=np.asarray(predicted_bytes, dtype=float) / MIB)
+        known: dict[Key, int] = {(): 0}
+        codes = [
+            [known.setdefault(key, len(known)) for key in keys_of(config, wide=flag)]
+            for config, flag in zip(configs, flags, strict=True)
+        ]
+        return cls(
+            keys=tuple(known),
+            codes=np.array(codes, dtype=np.intp).reshape(len(codes), LEVELS),
+            predicted_mib=np.asarray(predicted_bytes, dtype=float) / MIB,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +207,7 @@ class MemoryModel:
             [each.predicted_bytes for each in observations],
             [each.wide for each in observations],
         )
-        self._columns: dict[Key, int] = {}
-        for keys in points.keys:
-            for key in keys:
-                if key is not None:
-                    self._columns.setdefault(key, len(self._columns))
+        self._columns = {key: number for number, key in enumerate(points.keys[1:])}
         self.observations = len(observations)
         self._fit(points, self._residuals(observations, points))
 
@@ -204,36 +215,35 @@ class MemoryModel:
         """Measured minus what the prior's means make of the prediction, MiB."""
         inside = [each.measured_bytes - (each.outside_bytes or 0) for each in observations]
         known = np.array([self._outside_mib if each.outside_bytes is None else 0.0 for each in observations])
-        return np.asarray(inside, dtype=float) / MIB - known - self._before(points.predicted_mib)
+        residuals: Floats = np.asarray(inside, dtype=float) / MIB - known - self._before(points.predicted_mib)
+        return residuals
 
     def _before(self, predicted_mib: Floats) -> Floats:
         return predicted_mib * (1 + self._prior.slope) + self._prior.offset_mib
 
     def _fit(self, points: Points, residuals: Floats) -> None:
-        size = 2 * len(self._columns)
-        spread = np.ones(size)
-        for keys in points.keys:
-            for key, level in zip(keys, self._prior.levels, strict=True):
-                if key is not None:
-                    column = self._columns[key]
-                    spread[2 * column], spread[2 * column + 1] = level.offset_mib, level.slope
-        design, weight = self._design(points, size), 1 / self._noise(points.predicted_mib)
+        design = np.zeros((len(residuals), 2 * len(self._columns) + 2))
+        spread = np.ones(2 * len(self._columns) + 2)
+        rows = np.arange(len(residuals))
+        for places, level in zip(self._places(points).T, self._prior.levels, strict=True):
+            design[rows, 2 * places], design[rows, 2 * places + 1] = 1.0, points.predicted_mib
+            spread[2 * places], spread[2 * places + 1] = level.offset_mib, level.slope
+        design, spread = design[:, :-2], spread[:-2]  # the last two stood for "none of this kind"
+        weight = 1 / self._noise(points.predicted_mib)
         precision = np.diag(1 / spread**2) + (design * weight[:, None]).T @ design
-        self._covariance: Floats = np.linalg.inv(precision)
+        self._covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
         pull = design.T @ (weight * residuals)
         self._weights: Floats = self._covariance @ pull
         surprise = float(residuals @ (weight * residuals) - pull @ self._weights)
         self._freedom = PRIOR_FREEDOM + len(residuals)
         self._scale = (PRIOR_FREEDOM + max(surprise, 0.0)) / self._freedom
 
-    def _design(self, points: Points, size: int) -> Floats:
-        design = np.zeros((len(points.keys), size))
-        for row, (keys, predicted) in enumerate(zip(points.keys, points.predicted_mib, strict=True)):
-            for key in keys:
-                if key is not None:
-                    column = 2 * self._columns[key]
-                    design[row, column : column + 2] = 1.0, predicted
-        return design
+    def _places(self, points: Points) -> NDArray[np.intp]:
+        """Which of the model's levels each point belongs to, shape (points, levels); one past the last: none yet."""
+        missing = len(self._columns)
+        columns = np.array([self._columns.get(key, missing) for key in points.keys], dtype=np.intp)
+        places: NDArray[np.intp] = columns[points.codes]
+        return places
 
     def _noise(self, predicted_mib: Floats) -> Floats:
         return self._prior.noise_mib**2 + (self._prior.noise_share * predicted_mib) ** 2
@@ -270,27 +280,23 @@ class MemoryModel:
     def _correction(self, points: Points) -> tuple[Floats, Floats]:
         """What the levels add to each point, and its variance (without noise and scale), shape (points,) each."""
         predicted, missing = points.predicted_mib, len(self._columns)
-        places = np.array(
-            [[missing if key is None else self._columns.get(key, missing) for key in keys] for keys in points.keys]
-        ).reshape(-1, len(self._prior.levels))
-        blank = np.zeros(2 * missing + 2)
-        weights = np.concatenate([self._weights, blank[:2]])
+        places = self._places(points)
+        weights = np.concatenate([self._weights, [0.0, 0.0]])
         covariance = np.zeros((2 * missing + 2, 2 * missing + 2))
         covariance[:-2, :-2] = self._covariance
         columns = np.stack([2 * places, 2 * places + 1], axis=2).reshape(len(places), -1)
-        values = np.tile(np.stack([np.ones_like(predicted), predicted], axis=1), len(self._prior.levels))
+        values = np.tile(np.stack([np.ones_like(predicted), predicted], axis=1), LEVELS)
         added = (weights[columns] * values).sum(axis=1)
         gathered = covariance[columns[:, :, None], columns[:, None, :]]
         variance = np.einsum("ni,nij,nj->n", values, gathered, values)
         return added, variance + self._unseen(points, places == missing)
 
     def _unseen(self, points: Points, unseen: NDArray[np.bool_]) -> Floats:
-        """Prior variance of the levels that no run has shown yet."""
-        total = np.zeros(len(points.keys))
-        for index, level in enumerate(self._prior.levels):
-            there = np.array([keys[index] is not None for keys in points.keys], dtype=bool)
-            spread = level.offset_mib**2 + (level.slope * points.predicted_mib) ** 2
-            total += np.where(unseen[:, index] & there, spread, 0.0)
+        """Prior variance of the levels that no run has shown yet, shape (points,)."""
+        offsets = np.array([level.offset_mib for level in self._prior.levels])
+        slopes = np.array([level.slope for level in self._prior.levels])
+        spread = offsets**2 + (slopes * points.predicted_mib[:, None]) ** 2
+        total: Floats = (spread * (unseen & (points.codes > 0))).sum(axis=1)
         return total
 
 

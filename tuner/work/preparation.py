@@ -73,7 +73,26 @@ def prepare(session: Session) -> Prepared:
     stored = {"facts": answers.ask(), "data": answers.data}
     limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)
     session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
-    return Prepared.from_mapping(stored)
+    prepared = Prepared.from_mapping(stored)
+    require_enough_data(session.spec, prepared.data)
+    return prepared
+
+
+def require_enough_data(spec: StudySpec, data: Mapping[str, Any]) -> None:
+    """Refuses data smaller than one global batch: no optimizer step would ever be made.
+
+    Raises:
+        SpecError: With both sizes. An objective that does not say its number of samples is found out by the first run.
+    """
+    rows, wanted = data.get("rows"), spec.global_batch_size
+    if rows is None or wanted is None or rows >= wanted:
+        return
+    problem = SpecProblem(
+        where="global_batch_size",
+        reason=f"the data has {rows} samples, fewer than one global batch of {wanted}",
+        fix="Use a smaller global batch or more data",
+    )
+    raise SpecError((problem,))
 
 
 class _Answers:

@@ -60,7 +60,7 @@ def test_a_slow_loader_shows_as_stall() -> None:
 
 
 def test_a_block_is_cut_only_as_far_as_twenty_fit_the_window() -> None:
-    worst = WorstCase(updates=2, micro_seconds=0.1, optimizer_seconds=0.05)
+    worst = WorstCase(updates=2, seconds=0.5, micro_seconds=0.1, optimizer_seconds=0.05)
     assert steps_in_block(2, worst, 8.0) == 2
     assert steps_in_block(64, worst, 8.0) == FEWEST_MICRO_STEPS
     assert steps_in_block(64, worst, 40.0) == 19
