@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from children import PRELOAD, WORKLOADS, finish
-from tests_tiny_lm import TinyWorkload
 from tiny_models import CPU, FAMILIES, causal_lm, write_corpus
 
 from objectives import knobs
@@ -152,6 +151,20 @@ def test_fakes_need_what_real_tensors_need(corpus: Path, size: int, values: dict
     assert made.peak_memory_bytes == pytest.approx(counted(objective, wanted), rel=0.02)
 
 
+class Tokens:
+    """A user's own workload over a transformers model: random tokens."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def longest(self, micro_batch_size: int) -> torch.Tensor:
+        return torch.arange(12).repeat(micro_batch_size, 1)
+
+    def loss(self, model: Any, batch: torch.Tensor) -> tuple[torch.Tensor, int]:
+        logits = model(input_ids=batch, use_cache=False).logits.flatten(0, 1)
+        return torch.nn.functional.cross_entropy(logits.float(), batch.flatten(), reduction="sum"), batch.numel()
+
+
 class Experts:
     """A mixture of experts. ``eager`` sends each token where its values say, in pieces no one knows before."""
 
@@ -160,7 +173,7 @@ class Experts:
     def __init__(self, implementation: str) -> None:
         self.implementation = implementation
 
-    def build(self, device: torch.device, seed: int) -> TinyWorkload:
+    def build(self, device: torch.device, seed: int) -> Tokens:
         from transformers import MixtralConfig, MixtralForCausalLM
 
         torch.manual_seed(seed)
@@ -169,7 +182,7 @@ class Experts:
             vocab_size=64, num_local_experts=2, experts_implementation=self.implementation,
         )  # fmt: skip
         with device:
-            return TinyWorkload(MixtralForCausalLM._from_config(shape))
+            return Tokens(MixtralForCausalLM._from_config(shape))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16-true"])

@@ -114,3 +114,25 @@ def test_accelerate_loads_its_file_over_the_whole_matrix(kind: str, ranks: int, 
         assert loaded.use_cpu is (kind == "cpu")
         assert loaded.distributed_type.value == ("NO" if ranks == 1 else f"MULTI_{'CPU' if kind == 'cpu' else 'GPU'}")
         assert bool(loaded.dynamo_config) is (handover.config.compile != "off")
+
+
+def test_the_code_for_selective_checkpointing_keeps_what_the_trials_kept() -> None:
+    """The lines are run as they stand, and the policy they make is asked beside the knob's own."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    from objectives.knobs.checkpointing import _KEPT
+
+    class Model:
+        """Takes what the code gives a transformers model."""
+
+        def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any]) -> None:
+            self.options = gradient_checkpointing_kwargs
+
+    made = export(handover_of(config={"activation_checkpointing": "selective"}), format_named("hf-trainer"))
+    (left,) = made.not_carried
+    names: dict[str, Any] = {"model": Model()}
+    exec("\n".join(left.code), names)
+    assert names["model"].options["use_reentrant"] is False
+    for operator in (*_KEPT, "aten.gelu.default", "aten.native_layer_norm.default", "aten.mul.Tensor"):
+        kept = names["policy"](None, operator) == CheckpointPolicy.MUST_SAVE
+        assert kept is (operator in _KEPT), operator

@@ -103,7 +103,17 @@ def for_ranks(handover: Handover, ranks: int) -> Handover:
         steps = accumulation_steps(global_batch_size=total, micro_batch_size=micro, ranks=ranks)
     except ValueError as error:
         raise ExportRefused(f"{error}; nothing was written. {_would_do(total, micro, ranks)}") from error
-    return replace(handover, ranks=ranks, config=handover.config.with_values(accumulation_steps=steps))
+    measured = handover.config.accumulation_steps
+    said = () if steps == measured else (_other_accumulation(measured, steps),)
+    config = handover.config.with_values(accumulation_steps=steps)
+    return replace(handover, ranks=ranks, config=config, remarks=(*handover.remarks, *said))
+
+
+def _other_accumulation(measured: int, steps: int) -> str:
+    return (
+        f"Measured with accumulation {measured}, exported with {steps}: accumulation is not free of memory "
+        "(gradients are kept, or kept unreduced, between micro-batches), so leave some room."
+    )
 
 
 def _would_do(total: int, micro: int, ranks: int) -> str:

@@ -48,12 +48,12 @@ def _measured(handover: Handover) -> tuple[str, ...]:
         return ()
     unit = (handover.throughput_unit or "units").replace("_per_second", "/s")
     low_high = handover.throughput_interval
-    interval = f" (95 % interval {low_high[0]:.4g} to {low_high[1]:.4g})" if low_high else ""
+    interval = f" (95 % interval {_rate(low_high[0])} to {_rate(low_high[1])})" if low_high else ""
     how = "confirmed in long runs" if handover.confirmed else "from short search windows, not confirmed"
     where = f" on {handover.device}" if handover.device else ""
     torch = handover.versions.get("torch")
     with_torch = f" with torch {torch}" if torch else ""
-    said = f"{handover.label}: {handover.throughput:.4g} {unit}{interval}{where}{with_torch}, {how}."
+    said = f"{handover.label}: {_rate(handover.throughput)} {unit}{interval}{where}{with_torch}, {how}."
     return (said,)
 
 
@@ -71,12 +71,12 @@ def _precision(config: TrainingConfig) -> tuple[str, ...]:
 def _memory(handover: Handover) -> tuple[str, ...]:
     said = []
     if handover.peak_memory_bytes is not None:
-        said.append(f"It needs {handover.peak_memory_bytes / GIB:.2f} GiB of device memory on the worst batch"
+        said.append(f"It needs {_size(handover.peak_memory_bytes)} of device memory on the worst batch"
                     f"{_against_limit(handover.headroom_bytes)}.")  # fmt: skip
     if handover.capped:
         said.append(
-            f"Found under a memory cap of {(handover.memory_limit_bytes or 0) / GIB:.1f} GiB on a device of "
-            f"{(handover.total_memory_bytes or 0) / GIB:.1f} GiB: it fits a smaller card, its speed there is not known."
+            f"Found under a memory cap of {_size(handover.memory_limit_bytes or 0)} on a device of "
+            f"{_size(handover.total_memory_bytes or 0)}: it fits a smaller card, its speed there is not known."
         )
     if handover.longest_tokens is not None:
         said.append(f"Memory was tested with rows of {handover.longest_tokens} tokens: longer ones may not fit.")
@@ -89,8 +89,17 @@ def _against_limit(free: int | None) -> str:
     if free is None:
         return ""
     if free < 0:
-        return f", {-free / GIB:.2f} GiB more than the study's memory limit: it fits without the stated headroom"
-    return f", which leaves {free / GIB:.2f} GiB of the memory limit"
+        return f", {_size(-free)} more than the study's memory limit: it fits without the stated headroom"
+    return f", which leaves {_size(free)} of the memory limit"
+
+
+def _size(number_of_bytes: int) -> str:
+    small = number_of_bytes < GIB / 10
+    return f"{number_of_bytes / 2**20:.1f} MiB" if small else f"{number_of_bytes / GIB:.2f} GiB"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def page(handover: Handover, made: Export, title: str, target: str) -> str:

@@ -118,7 +118,7 @@ def _out_of_time(spec: StudySpec, elapsed_seconds: float) -> Stop | None:
     limit = spec.limits.time_seconds
     if limit is None or elapsed_seconds < limit * SEARCH_SHARE:
         return None
-    return Stop(reason=f"two thirds of the {limit:.0f} s limit are used; the rest is for the confirmation", kind="time")
+    return Stop(reason=f"the search's two thirds of the {limit:.0f} s limit are used", kind="time")
 
 
 def _alike_failures(ended: Sequence[TrialRecord]) -> Stop | None:

@@ -112,6 +112,12 @@ def test_another_world_size_derives_accumulation_again(ranks: int, steps: int) -
     require_exact(handover)
 
 
+@pytest.mark.case("B10")
+def test_another_accumulation_than_the_measured_one_is_said() -> None:
+    assert "Measured with accumulation 4, exported with 1" in for_ranks(handover_of(), 4).remarks[-1]
+    assert for_ranks(handover_of(), 1).remarks == ()
+
+
 @pytest.mark.case("F03")
 @pytest.mark.parametrize(("ranks", "said"), [
     (3, "these world sizes would: 1, 2, 4, 8, 16"), (32, "micro-batches would do: 1, 2"), (0, "1 or more"),

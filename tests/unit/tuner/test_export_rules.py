@@ -192,5 +192,5 @@ def test_a_cap_on_a_larger_card_is_said_and_a_headroom_is_not() -> None:
     over = handover_of(peak_memory_bytes=75 * 2**30)
     told = [" ".join(export(each, format_named("json")).notes) for each in (capped, handover_of(), over)]
     assert "2.00 GiB more than the study's memory limit" in told[2]
-    assert "memory cap of 20.0 GiB on a device of 80.0 GiB" in told[0]
+    assert "memory cap of 20.00 GiB on a device of 80.00 GiB" in told[0]
     assert "cap" not in told[1]
