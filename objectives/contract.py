@@ -38,11 +38,11 @@ class Workload(Protocol):
     * ``set_loss(name)``: ``full`` or ``chunked`` (``loss``).
     * ``set_batching(name)``: ``padded``, ``length-grouped`` or ``packed`` (``batching``).
     * ``set_tokens(name)``: ``on-the-fly`` or ``cached`` (``tokens``).
-    * ``optimizer(parameters) -> torch.optim.Optimizer``: the user's own optimizer; the knob ``optimizer`` is then illegal.
+    * ``optimizer(parameters) -> torch.optim.Optimizer``: the user's own; the knob ``optimizer`` is then illegal.
     * ``lengths() -> Sequence[int] | None``: real units per sample in dataset order (``length-grouped`` needs it).
     * ``evaluate(model)``: one evaluation pass.
-    * ``in_effect() -> Mapping[str, value]``: what is really set of ``loss``, ``batching`` and ``tokens``; without it these
-      three are not read back.
+    * ``in_effect() -> Mapping[str, value]``: what is really set of ``loss``, ``batching`` and ``tokens``; without it
+      these three are not read back.
     """
 
     model: nn.Module
@@ -69,8 +69,8 @@ class Objective(Protocol):
     def build(self, device: torch.device, seed: int) -> Workload:
         """Builds the model (weights from ``seed``) on the device. Touches no data and makes no optimizer.
 
-        Optional beside it: ``prepare(cache: Path) -> dict``, run once per study in a process of its own before the first
-        trial. What it leaves under ``cache`` is what trials load; what it returns (JSON) is kept with the study.
+        Optional beside it: ``prepare(cache: Path) -> dict``, run once per study in a process of its own before the
+        first trial. What it leaves under ``cache`` is what trials load; what it returns (JSON) is kept with the study.
         """
 
 
