@@ -1,8 +1,9 @@
 """The worst case a configuration must survive: longest batch, optimizer state present, second micro-batch of a window.
 
 Peak memory is read here. Optimizer state appears with the first applied update (case D02), a gradient that is added to
-lives beside the activations only from the second micro-batch on, and a loss scaler skips its first updates: so two
-*applied* updates are made, each with at least two micro-batches where the configuration accumulates at all.
+lives beside the activations only from the second micro-batch on, and a loss scaler skips its first updates. So the
+first *applied* update makes the state, from one micro-batch, and the second has two where the configuration accumulates
+at all: there everything is present at once.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def run_worst_case(
     Args:
         trainer: On a model whose knobs are all applied.
         batch: One longest micro-batch, on the CPU; it is placed anew for every micro-step.
-        accumulation_steps: Of the configuration; two micro-steps an update are enough to show what more would need.
+        accumulation_steps: Of the configuration; two micro-steps show what more would need.
         synchronize: Waits for the device.
         on_update: Called after each update with its seconds and its loss.
 
@@ -63,7 +64,7 @@ def run_worst_case(
     updates, marks, started = 0, (0.0, 0.0, 0.0), time.perf_counter()
     while trainer.applied_steps < APPLIED_UPDATES:
         begun = start = time.perf_counter()
-        for _ in range(min(accumulation_steps, 2)):
+        for _ in range(min(accumulation_steps, 2) if trainer.applied_steps else 1):
             start = time.perf_counter()
             trainer.micro_step(trainer.place(batch))
             synchronize()

@@ -82,6 +82,7 @@ class Session:
         pinned = {"CUDA_VISIBLE_DEVICES": device.uuid} if device.kind == "cuda" else {}
         config = values.get("config", {})
         knobs = knob_environment(TrainingConfig.from_mapping(config)) if config else {}
+        spoken = {name: value for name, value in knobs.items() if value or name not in self.spec.environment}
         return RunRequest(
             run=new_run_id(),
             purpose=purpose,
@@ -93,7 +94,7 @@ class Session:
             learning_rate=self.spec.learning_rate,
             memory_limit_bytes=self.study.memory_limit_bytes,
             threads=device.threads,
-            environment={**pinned, **knobs},
+            environment={**pinned, **spoken},
             **values,
         )
 
