@@ -96,7 +96,7 @@ def run(request: RunRequest, channel: Channel) -> None:
         energy_joules=meter.joules(window_seconds),
         conditions=conditions.to_mapping(),
         memory=memory.reading(after=reading).to_mapping(),
-        hardware=describe(device) | {"threads": request.threads},
+        hardware=describe(device) | {"threads": request.threads, "cudnn_benchmark": torch.backends.cudnn.benchmark},
     )
     evaluate(request, setup, channel, memory)
     channel.phase("done")

@@ -89,6 +89,14 @@ class StudyView:
         moved = (log(self.answer.intervals[each].mean / self.history.intervals[each].mean) for each in both)
         return exp(fmean(moved))
 
+    @cached_property
+    def total_memory_bytes(self) -> int | None:
+        """The device's memory: as a run's hardware says it, else the limit over its share; None when unknown."""
+        said = (run.hardware.get("total_memory_bytes") for run in self.runs)
+        total = next((each for each in said if isinstance(each, int)), None)
+        share, limit = self.spec.limits.memory.share, self.study.memory_limit_bytes
+        return int(limit / share) if total is None and share and limit is not None else total
+
     def interval(self, trial: TrialRecord) -> Interval | None:
         """The trial's interval: the confirmation's, else the search's; None without a measurement."""
         if (confirmed := self.answer.intervals.get(trial.id)) is not None:
@@ -207,21 +215,11 @@ def _headroom(best: TrialRecord | None, limit_bytes: int | None) -> int | None:
 
 def _without_margin(view: StudyView) -> list[TrialRecord]:
     """Completed trials over the limit that the device would still hold: they fit, without the stated headroom."""
-    limit, total = view.study.memory_limit_bytes, _total_memory(view)
+    limit, total = view.study.memory_limit_bytes, view.total_memory_bytes
     if limit is None:
         return []
     over = (each for each in view.standing if each.outcome == "completed" and not is_feasible(each, limit))
     return [each for each in over if limit < (each.peak_memory_bytes or 0) <= (total or float("inf"))]
-
-
-def _total_memory(view: StudyView) -> int | None:
-    """The device's memory in bytes: as a run's hardware says it, else the limit over its share."""
-    for run in view.runs:
-        said = run.hardware.get("total_memory_bytes")
-        if isinstance(said, int):
-            return said
-    share, limit = view.spec.limits.memory.share, view.study.memory_limit_bytes
-    return None if not share or limit is None else int(limit / share)
 
 
 def _refused(view: StudyView) -> list[Json]:

@@ -209,6 +209,8 @@ def _next(out: Console, result: Document) -> None:
         _line(out, "  tuner run SPEC                goes on where it stopped")
     _line(out, f"  tuner show {name}            this answer again (--json for programs)")
     _line(out, f"  tuner front {name}           the front alone")
+    if result.get("best") is not None:
+        _line(out, f"  tuner export {name} --to hf-trainer    the winner as files for your trainer")
 
 
 def _config(trial: Document | None) -> Mapping[str, Any]:

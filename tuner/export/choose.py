@@ -52,7 +52,7 @@ def _limit(view: StudyView, memory: str) -> int:
         raise ExportRefused(f"--memory: {error}") from error
     if asked.size_bytes is not None:
         return asked.size_bytes
-    total = _total_memory(view)
+    total = view.total_memory_bytes
     if total is None:
         raise ExportRefused(f"--memory {memory}: the device's memory is not known; write a size such as 40GiB")
     return asked.bytes_of(total)
@@ -105,7 +105,7 @@ def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> 
         confirmed=trial.id in view.answer.intervals,
         peak_memory_bytes=trial.peak_memory_bytes,
         memory_limit_bytes=study.memory_limit_bytes,
-        total_memory_bytes=_total_memory(view),
+        total_memory_bytes=view.total_memory_bytes,
         longest_tokens=_longest(view),
         threads=hardware.get("threads"),
         environment=dict(spec.environment),
@@ -120,16 +120,6 @@ def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> 
 def _hardware(runs: Sequence[RunRecord], trial: TrialRecord) -> Mapping[str, Any]:
     """Of the trial's newest measured run; empty without one."""
     return next((run.hardware for run in reversed(runs) if run.trial_id == trial.id and run.hardware), {})
-
-
-def _total_memory(view: StudyView) -> int | None:
-    """The device's memory in bytes, as a run's hardware says it, else the limit over its share; None when unknown."""
-    said = [run.hardware.get("total_memory_bytes") for run in view.runs]
-    total = next((each for each in said if isinstance(each, int)), None)
-    share, limit = view.spec.limits.memory.share, view.study.memory_limit_bytes
-    if total is None and share and limit is not None:
-        return int(limit / share)
-    return total
 
 
 def _longest(view: StudyView) -> int | None:
