@@ -76,6 +76,28 @@ def run(
         return _result(database, studies.get(database, study.id))
 
 
+def estimate(
+    spec: StudySpec | str | Path | Mapping[str, Any], *, on_progress: OnProgress | None = None, stop: Stop | None = None
+) -> dict[str, Any]:
+    """Predicts the peak memory of a spec's whole space without a trial. The study is kept, and ``run`` goes on from it.
+
+    Raises:
+        SpecError, StudyError, StoreError, TightfitError: As :func:`run`.
+    """
+    from tuner.work.estimating import estimate as predict
+    from tuner.work.estimating import estimate_json
+    from tuner.work.study import opened
+
+    asked = spec if isinstance(spec, StudySpec) else specs.read(spec)
+    settings = Settings.from_environment()
+    with _store(settings) as database:
+        study = _study_for(database, asked)
+        with opened(
+            database, study, asked, folder=settings.data_dir, stop=stop or Stop(), report=on_progress or ignore
+        ) as session:
+            return estimate_json(session, *predict(session))
+
+
 def show(name: str) -> Result:
     """A study of the store as it stands.
 

@@ -104,6 +104,18 @@ LISTED = tuple(
 )
 """One study of the list: some of the result's fields."""
 
+ESTIMATE = _fields(
+    ("study", "text", "Its name."),
+    ("device", "text", "The device the limit is of."),
+    ("memory_limit_bytes", "integer", "What a configuration may need at most."),
+    ("configurations", "integer", "Size of the space."),
+    ("counts", "object", "How many `fits`, are `doubtful`, are `misfits` or `unknown`."),
+    ("plan", "object", "`trials` at most and the `seconds` they should take."),
+    ("estimates", "list of objects", "`config`, `verdict`, `predicted_peak_memory_bytes` with `predicted_interval` "
+     "(95 %), `categories` (bytes at the peak), `operator_at_peak` and `note`; the baseline first."),
+)  # fmt: skip
+"""``estimate``."""
+
 DEVICES = _fields(
     ("devices", "list of objects", "What can be trained on, the CPU last; the fields below."),
 )
@@ -140,6 +152,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Result", commands="`tuner run`, `tuner show`", fields=RESULT),
     Layout(title="Trial", commands="inside the others", fields=TRIAL),
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
+    Layout(title="Estimate", commands="`tuner estimate`", fields=ESTIMATE),
     Layout(title="Export", commands="`tuner export`", fields=EXPORT),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),

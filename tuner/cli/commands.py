@@ -51,6 +51,21 @@ def run(
     return run_study(spec, given, quiet=quiet, as_json=as_json)
 
 
+@tuner.command()
+@click.argument("spec", type=click.Path(), metavar="SPEC")
+@click.option("--memory", metavar="LIMIT", help="Memory limit, such as 92% or 40GiB, instead of the spec's.")
+@_json_option
+@_debug_option
+def estimate(spec: str, memory: str | None, as_json: bool) -> int:
+    """Predict the peak memory of every configuration of SPEC, without a trial.
+
+    The study is kept in the store; `tuner run SPEC` goes on from it, with the predictions beside its measurements.
+    """
+    from tuner.cli.running import estimate_study
+
+    return estimate_study(spec, {"limits.memory": memory}, as_json=as_json)
+
+
 @tuner.command("list")
 @_json_option
 @_debug_option

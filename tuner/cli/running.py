@@ -47,6 +47,24 @@ def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: 
     return stop.status or int(result.exit_status)
 
 
+def estimate_study(spec: str, overrides: Mapping[str, Any], *, as_json: bool) -> int:
+    """Prints the predicted peaks of a spec's space. Arguments, exit status and errors as :func:`run_study`."""
+    from tuner import api
+    from tuner import spec as specs
+    from tuner.cli.commands import print_document
+    from tuner.cli.display import display
+    from tuner.cli.estimates import print_estimate
+
+    asked = specs.read(Path(spec), overrides=overrides)
+    with stop_on_signals() as stop, display(sys.stderr, quiet=False) as on_progress:
+        document = api.estimate(asked, on_progress=on_progress, stop=stop)
+    if as_json:
+        print_document(document)
+    else:
+        print_estimate(document)
+    return stop.status
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
     """Turns the first SIGINT or SIGTERM into a request to stop; the second SIGINT interrupts at once."""

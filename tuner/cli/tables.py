@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from objectives.config import TrainingConfig
 from tuner.cli import words
-from tuner.cli.outcome import ReaderLeftError
+from tuner.cli.printing import console, line, table, title
 
 Document = Mapping[str, Any]
 KEPT = dict.fromkeys(("running", "paused", "cancelled"), "the same command goes on")
@@ -25,38 +22,38 @@ SAID_ABOVE = ("no speed-up is stated", "no configuration has been confirmed")
 
 def print_result(result: Document) -> None:
     """The answer of ``run`` and ``show``: front, baseline beside winner, speed-up, refusals, what to type next."""
-    out = _console()
+    out = console()
     _head(out, result)
     trials = result.get("front") or []
     if trials:
-        _title(out, "The front: throughput against peak memory")
+        title(out, "The front: throughput against peak memory")
         _front_table(out, trials, _config(result.get("baseline")) or TrainingConfig().to_mapping(), "the baseline")
     _answer(out, result)
     _around(out, result)
     _refused(out, result.get("refused") or [])
     for notice in result.get("notices") or []:
         if not notice.startswith(SAID_ABOVE):
-            _line(out, f"Note: {notice}")
+            line(out, f"Note: {notice}")
     _next(out, result)
 
 
 def print_front(document: Document) -> None:
     """The front's trials, fastest first, with the knobs that are not the trainer's defaults."""
-    out = _console()
+    out = console()
     trials = document.get("trials") or []
     if not trials:
-        _line(out, f"{document['study']}: no trial on the front yet")
+        line(out, f"{document['study']}: no trial on the front yet")
         return
-    _title(out, f"{document['study']}: the front, fastest first")
+    title(out, f"{document['study']}: the front, fastest first")
     _front_table(out, trials, TrainingConfig().to_mapping(), "the trainer's defaults")
 
 
 def print_list(document: Document) -> None:
     """The studies, one a row."""
-    out = _console()
+    out = console()
     studies = document.get("studies") or []
     if not studies:
-        _line(out, "no study in the store yet; start one with: tuner run SPEC")
+        line(out, "no study in the store yet; start one with: tuner run SPEC")
         return
     rows = [
         (
@@ -68,22 +65,22 @@ def print_list(document: Document) -> None:
         )
         for each in studies
     ]
-    _table(out, ("study", "status", "device", "trials", "speed-up"), rows, right=("trials", "speed-up"))
+    table(out, ("study", "status", "device", "trials", "speed-up"), rows, right=("trials", "speed-up"))
 
 
 def print_devices(document: Document) -> None:
     """The devices, each with its facts."""
-    out = _console()
+    out = console()
     for device in document.get("devices") or []:
-        _title(out, str(device.get("name") or device.get("kind") or "device"))
+        title(out, str(device.get("name") or device.get("kind") or "device"))
         _facts(out, {key: item for key, item in device.items() if key != "name"})
     if not document.get("devices"):
-        _line(out, "no device found")
+        line(out, "no device found")
 
 
 def print_facts(document: Document) -> None:
     """A flat document, one key a line."""
-    _facts(_console(), document)
+    _facts(console(), document)
 
 
 def _head(out: Console, result: Document) -> None:
@@ -93,12 +90,12 @@ def _head(out: Console, result: Document) -> None:
     device = f" on {result['device']}" if result.get("device") else ""
     total = sum(counts.values())
     took = f" in {words.duration(result['seconds'])}" if result.get("seconds") else ""
-    _line(out, f"{result['study']}: {result.get('status', '')}{reason}", style="bold")
-    _line(out, f"{total} trials{took}{device}" + (f": {said}" if said else ""))
+    line(out, f"{result['study']}: {result.get('status', '')}{reason}", style="bold")
+    line(out, f"{total} trials{took}{device}" + (f": {said}" if said else ""))
     if result.get("memory_limit_bytes"):
-        _line(out, f"memory limit {words.size(result['memory_limit_bytes'])}, {_batch(result)}")
+        line(out, f"memory limit {words.size(result['memory_limit_bytes'])}, {_batch(result)}")
     if result.get("status") in KEPT and KEPT[str(result["status"])] not in reason:
-        _line(out, f"what is done is kept; {KEPT[str(result['status'])]}")
+        line(out, f"what is done is kept; {KEPT[str(result['status'])]}")
 
 
 def _batch(result: Document) -> str:
@@ -118,23 +115,23 @@ def _front_table(out: Console, trials: Sequence[Document], reference: Mapping[st
         )
         for trial in sorted(trials, key=lambda trial: -(trial.get("throughput") or 0.0))
     ]
-    _table(out, ("trial", "throughput", "peak memory", head), rows, right=("trial", "throughput", "peak memory"))
+    table(out, ("trial", "throughput", "peak memory", head), rows, right=("trial", "throughput", "peak memory"))
 
 
 def _answer(out: Console, result: Document) -> None:
     baseline, best = result.get("baseline"), result.get("best")
     if best is None:
-        _line(out, f"\nNo winner: {_why_none(result)}", style="bold yellow")
+        line(out, f"\nNo winner: {_why_none(result)}", style="bold yellow")
         return
     if baseline is None or baseline["number"] == best["number"]:
-        _title(out, f"The baseline (trial {best['number']}) is the fastest that was confirmed")
+        title(out, f"The baseline (trial {best['number']}) is the fastest that was confirmed")
         _side_by_side(out, (("baseline", best),))
         return
-    _title(out, "Baseline beside winner")
+    title(out, "Baseline beside winner")
     _side_by_side(
         out, ((f"baseline (trial {baseline['number']})", baseline), (f"winner (trial {best['number']})", best))
     )
-    _line(out, _verdict(result), style="bold green")
+    line(out, _verdict(result), style="bold green")
 
 
 def _why_none(result: Document) -> str:
@@ -151,7 +148,7 @@ def _side_by_side(out: Console, columns: Sequence[tuple[str, Document]]) -> None
         ("peak memory", *(words.size(trial.get("peak_memory_bytes")) for trial in trials)),
         *_knob_rows([trial.get("config") or {} for trial in trials]),
     ]
-    _table(out, ("", *(name for name, _ in columns)), rows)
+    table(out, ("", *(name for name, _ in columns)), rows)
 
 
 def _knob_rows(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -180,14 +177,14 @@ def _around(out: Console, result: Document) -> None:
     best = (result.get("best") or {}).get("number")
     ties = [str(number) for number in result.get("ties") or [] if number != best]
     if ties:
-        _line(out, f"As fast as the winner within the noise: trial {', '.join(ties)}.")
+        line(out, f"As fast as the winner within the noise: trial {', '.join(ties)}.")
     if result.get("headroom_bytes") is not None:
-        _line(out, f"It leaves {words.size(result['headroom_bytes'])} of the memory limit free.")
+        line(out, f"It leaves {words.size(result['headroom_bytes'])} of the memory limit free.")
     for each in result.get("demoted") or []:
-        _line(out, f"Trial {each['number']} was thrown out by a longer run: {each['reason']}.")
+        line(out, f"Trial {each['number']} was thrown out by a longer run: {each['reason']}.")
     for trial in result.get("fits_without_margin") or []:
         size = words.size(trial.get("peak_memory_bytes"))
-        _line(out, f"Trial {trial['number']} needs {size}: it fits this device, without the stated headroom.")
+        line(out, f"Trial {trial['number']} needs {size}: it fits this device, without the stated headroom.")
 
 
 def _speedup_text(result: Document) -> str:
@@ -198,19 +195,19 @@ def _speedup_text(result: Document) -> str:
 def _refused(out: Console, refused: Iterable[Document]) -> None:
     rows = [(f"{each['knob']} {words.value(each.get('value'))}", str(each["reason"])) for each in refused]
     if rows:
-        _title(out, "Refused before a trial")
-        _table(out, ("choice", "reason"), rows)
+        title(out, "Refused before a trial")
+        table(out, ("choice", "reason"), rows)
 
 
 def _next(out: Console, result: Document) -> None:
     name = shlex.quote(str(result["study"]))
-    _title(out, "Next")
+    title(out, "Next")
     if result.get("status") == "paused":
-        _line(out, "  tuner run SPEC                goes on where it stopped")
-    _line(out, f"  tuner show {name}            this answer again (--json for programs)")
-    _line(out, f"  tuner front {name}           the front alone")
+        line(out, "  tuner run SPEC                goes on where it stopped")
+    line(out, f"  tuner show {name}            this answer again (--json for programs)")
+    line(out, f"  tuner front {name}           the front alone")
     if result.get("best") is not None:
-        _line(out, f"  tuner export {name} --to hf-trainer    the winner as files for your trainer")
+        line(out, f"  tuner export {name} --to hf-trainer    the winner as files for your trainer")
 
 
 def _config(trial: Document | None) -> Mapping[str, Any]:
@@ -219,7 +216,7 @@ def _config(trial: Document | None) -> Mapping[str, Any]:
 
 def _facts(out: Console, facts: Mapping[str, Any]) -> None:
     rows = [(key, _fact(key, item)) for key, item in facts.items() if item is not None]
-    _table(out, ("", ""), rows)
+    table(out, ("", ""), rows)
 
 
 def _fact(key: str, item: Any) -> str:
@@ -230,31 +227,3 @@ def _fact(key: str, item: Any) -> str:
     if isinstance(item, (list, tuple)):
         return ", ".join(map(words.value, item))
     return words.value(item)
-
-
-def _table(out: Console, head: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str] = ()) -> None:
-    table = Table(box=None, show_header=any(head), header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for name in head:
-        last = name == head[-1]
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=not last, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    out.print(table)
-
-
-def _title(out: Console, text: str) -> None:
-    _line(out, f"\n{text}", style="bold")
-
-
-def _line(out: Console, text: str, style: str = "") -> None:
-    out.print(text, style=style, markup=False, highlight=False)
-
-
-def _console() -> Console:
-    return _Output(file=sys.stdout, highlight=False)
-
-
-class _Output(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        """The command decides what a reader that left means; rich would exit with 1."""
-        raise ReaderLeftError

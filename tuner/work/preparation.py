@@ -12,7 +12,9 @@ from objectives.trial.outcome import Verdict
 from storage import runs, studies
 from tuner.errors import SpecError, SpecProblem, TightfitError
 from tuner.progress import Preparing
+from tuner.search.baseline import Baseline, baseline_config
 from tuner.search.batch import GlobalBatch
+from tuner.search.space import Space, make_space
 from tuner.work.runner import Deadlines, RunEnd
 
 if TYPE_CHECKING:
@@ -34,15 +36,21 @@ class Prepared:
     Attributes:
         facts: What can run here.
         data: What the objective's preparation returned; empty without one.
+        predictions: Predicted peaks by configuration key, as ``tuner estimate`` left them; empty without.
     """
 
     facts: Facts
     data: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, stored: Mapping[str, Any]) -> Prepared:
         """From the study's ``facts`` column."""
-        return cls(facts=facts_from_mapping(stored["facts"]), data=stored.get("data", {}))
+        return cls(
+            facts=facts_from_mapping(stored["facts"]),
+            data=stored.get("data", {}),
+            predictions=stored.get("predictions", {}),
+        )
 
     def batch(self, spec: StudySpec) -> GlobalBatch:
         """The study's global batch."""
@@ -51,6 +59,12 @@ class Prepared:
             tokens=spec.global_batch_tokens,
             tokens_per_row=self.data.get("mean_tokens_per_row", {}),
         )
+
+    def baseline_and_space(self, spec: StudySpec) -> tuple[Baseline, Space]:
+        """Trial 0 and everything that may be tried beside it."""
+        batch = self.batch(spec)
+        baseline = baseline_config(spec, self.facts, batch)
+        return baseline, make_space(spec, self.facts, batch, baseline.config.knobs())
 
 
 def prepare(session: Session) -> Prepared:
@@ -70,7 +84,7 @@ def prepare(session: Session) -> Prepared:
     if study.facts.get("facts"):
         return Prepared.from_mapping(study.facts)
     answers = _Answers(session)
-    stored = {"facts": answers.ask(), "data": answers.data}
+    stored: dict[str, Any] = {"facts": answers.ask(), "data": answers.data}
     limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)
     session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
     prepared = Prepared.from_mapping(stored)

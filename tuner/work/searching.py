@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from objectives.knobs import config_key
 from storage import trials
@@ -33,6 +34,7 @@ class Search:
 
     def __init__(self, session: Session, space: Space, baseline: Baseline, proposer: Proposer) -> None:
         self._session, self._space, self._baseline, self._proposer = session, space, baseline, proposer
+        self._predictions: Mapping[str, Mapping[str, Any]] = session.study.facts.get("predictions", {})
         self._deciding = threading.Lock()
         self._busy: dict[int, TrialRecord] = {}
         self._warm: set[int] = set()
@@ -104,11 +106,13 @@ class Search:
         session = self._session
         if run.trial_id is not None:
             return trials.get(session.database, run.trial_id)
+        key = config_key(run.config)
         return trials.reserve(
             session.database,
             study_id=session.study.id,
             config=run.config.to_mapping(),
-            config_key=config_key(run.config),
+            config_key=key,
+            predicted_peak_memory_bytes=self._predictions.get(key, {}).get("peak_memory_bytes"),
             source=run.source,
             max_trials=session.spec.limits.trials,
         )

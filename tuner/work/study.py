@@ -9,10 +9,8 @@ from objectives.preload import preload_modules
 from storage import studies, trials
 from tuner.errors import StudyError
 from tuner.progress import Notice, OnProgress, Preparing, StudyEnded, StudyStarted, ignore
-from tuner.search.baseline import baseline_config
 from tuner.search.projection import Projection
 from tuner.search.samplers import SearchTask, make_proposer
-from tuner.search.space import make_space
 from tuner.work.confirming import confirm
 from tuner.work.lane import Lane, choose_devices
 from tuner.work.preparation import Interrupted, prepare
@@ -52,13 +50,21 @@ def work_on(
         StudyError: Another process works on this study.
         TightfitError: It cannot be worked on; the study is ``failed`` with that reason.
     """
+    with opened(database, study, spec, folder=folder, stop=stop, report=report) as session:
+        _take_up(session)
+        _work(session)
+
+
+@contextmanager
+def opened(
+    database: Database, study: StudyRecord, spec: StudySpec, *, folder: Path, stop: Stop, report: OnProgress
+) -> Iterator[Session]:
+    """A session on a study: nobody else works on it meanwhile, nothing of its processes stays. As :func:`work_on`."""
     with database.lock(f"study-{study.id}") as held:
         if not held:
             raise StudyError(f"another process is working on study {study.name!r}: wait for it, or stop it first")
         with _lanes(spec, folder) as lanes:
-            session = Session(database=database, study=study, spec=spec, lanes=lanes, stop=stop, report=report)
-            _take_up(session)
-            _work(session)
+            yield Session(database=database, study=study, spec=spec, lanes=lanes, stop=stop, report=report)
 
 
 @contextmanager
@@ -103,9 +109,8 @@ def _phases(session: Session) -> tuple[StudyStatus, str | None]:
     """Returns the study's status and why it ended."""
     session.report(Preparing(text="looking at the data and the machine"))
     prepared = prepare(session)
-    spec, batch = session.spec, prepared.batch(session.spec)
-    baseline = baseline_config(spec, prepared.facts, batch)
-    space = make_space(spec, prepared.facts, batch, baseline.config.knobs())
+    spec = session.spec
+    baseline, space = prepared.baseline_and_space(spec)
     session.report(_started(session, baseline.config.to_mapping()))
     task = SearchTask(
         space=space,
