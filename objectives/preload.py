@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,13 @@ def preload_modules(reference: ObjectiveReference) -> tuple[str, ...]:
     family = model_family(reference.settings.get("model"), Path(reference.folder))
     adapters = ("peft",) if reference.settings.get("lora") else ()
     return (*_ALWAYS, *_BUILT_IN[reference.kind], *family, *adapters, module)
+
+
+def import_model_code(reference: ObjectiveReference) -> None:
+    """Imports what a warm template would have imported; costs nothing in its children. What fails here fails later."""
+    for name in preload_modules(reference):
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def model_family(model: Any, folder: Path) -> tuple[str, ...]:

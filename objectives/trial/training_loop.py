@@ -18,6 +18,7 @@ from objectives.measure.flops import count_flops_per_unit
 from objectives.measure.hardware import Conditions, describe
 from objectives.measure.memory import open_memory
 from objectives.measure.timing import open_timer
+from objectives.preload import import_model_code
 from objectives.trial.blocks import BlockLoop, steps_in_block
 from objectives.trial.compiled import compile_and_run_once
 from objectives.trial.setup import Setup
@@ -40,6 +41,7 @@ def run(request: RunRequest, channel: Channel) -> None:
     device = open_device(request)
     memory = open_memory(device, request.memory_limit_bytes, cap=request.cap_memory)
     memory.warm(request.threads)
+    import_model_code(request.objective)  # a cold child would count it as the model's memory
     objective = load_objective(request.objective)
 
     channel.phase("build")

@@ -1,4 +1,4 @@
-"""``tuner estimate``: the whole space predicted without a trial, and the predictions beside the study's measurements."""
+"""``tuner estimate``: the whole space predicted without a trial, and predictions beside the study's measurements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SPEC = {
     "study": "tiny",
     "objective": {
         "kind": "causal_lm",
-        "model": {"config": {"model_type": "llama", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
-                             "num_attention_heads": 4}},
+        "model": {"config": {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
+                             "num_hidden_layers": 2, "num_attention_heads": 4}},
         "data": {"path": "*.txt", "tokenizer": {"train": {"vocab_size": 512}}, "sequence_length": 64},
     },
     "global_batch_size": 16,
@@ -60,7 +60,7 @@ def test_predictions_come_first_and_stand_beside_the_measurements(folder: Path) 
     assert set(large["categories"]) >= {"parameters", "activations"}
     low, high = large["predicted_interval"]
     assert low <= large["predicted_peak_memory_bytes"] <= high
-    smaller = tuner(folder, "estimate", "spec.yaml", "--memory", "8MiB")
+    smaller = tuner(folder, "estimate", "spec.yaml", "--memory", "20MiB")
     assert smaller["counts"]["misfits"] + smaller["counts"]["doubtful"] == 4
     baseline = tuner(folder, "run", "spec.yaml")["baseline"]
     assert baseline["predicted_peak_memory_bytes"] > 0

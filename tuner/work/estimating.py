@@ -64,6 +64,19 @@ def estimate(session: Session) -> tuple[Prepared, list[Estimate]]:
     return prepared, [_estimate(config, known.get(config_key(config), {}), model, limit) for config in wanted]
 
 
+def predicted_misfits(session: Session, prepared: Prepared) -> frozenset[str]:
+    """Keys of the configurations that certainly do not fit, by what was predicted and has been measured so far."""
+    if not prepared.predictions:
+        return frozenset()
+    _, space = prepared.baseline_and_space(session.spec)
+    model = learn(observations_of(session.trials()), device_kind=session.lane.device.kind)
+    limit = session.study.memory_limit_bytes
+    found = (_estimate(config, prepared.predictions.get(key, {}), model, limit) for key, config in space.keyed())
+    return frozenset(
+        config_key(each.config) for each in found if each.predicted is not None and each.predicted.certain_misfit
+    )
+
+
 def _wanted(baseline: TrainingConfig, space: Space) -> list[TrainingConfig]:
     return [baseline, *(config for config in islice(space.configs(), MOST) if config != baseline)]
 

@@ -12,6 +12,7 @@ from tuner.progress import Notice, OnProgress, Preparing, StudyEnded, StudyStart
 from tuner.search.projection import Projection
 from tuner.search.samplers import SearchTask, make_proposer
 from tuner.work.confirming import confirm
+from tuner.work.estimating import predicted_misfits
 from tuner.work.lane import Lane, choose_devices
 from tuner.work.preparation import Interrupted, prepare
 from tuner.work.searching import Search
@@ -116,7 +117,7 @@ def _phases(session: Session) -> tuple[StudyStatus, str | None]:
         space=space,
         seed=spec.seed,
         limit_bytes=session.study.memory_limit_bytes,
-        skip_misfits=spec.sampler != "grid",
+        predicted_misfits=predicted_misfits(session, prepared),
     )
     ended = Search(session, space, baseline, make_proposer(spec.sampler, task)).run()
     if ended is None:

@@ -62,6 +62,7 @@ class SearchTask:
         limit_bytes: What the peak may be at most; None for no limit.
         skip_misfits: Whether certain misfits are left out (``grid`` runs them too: its tables are complete).
         delay_doubtful: Whether probable misfits wait until nothing else is left.
+        predicted_misfits: Keys of configurations whose predicted peak certainly is over the limit; left out as well.
     """
 
     space: Space
@@ -69,6 +70,7 @@ class SearchTask:
     limit_bytes: int | None = None
     skip_misfits: bool = True
     delay_doubtful: bool = False
+    predicted_misfits: frozenset[str] = frozenset()
 
 
 class Free:
@@ -78,12 +80,16 @@ class Free:
         self.space = task.space
         known = (each for each in (*history, *running) if each.outcome != "cancelled")
         self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in known}
+        self.predicted = task.predicted_misfits if task.skip_misfits else frozenset[str]()
         self.misfits = learn_misfits(history, task.limit_bytes) if task.skip_misfits else MisfitMemory()
         self.guess = guess_memory(history, task.limit_bytes) if task.delay_doubtful else MemoryGuess()
 
     def allows(self, config: TrainingConfig) -> bool:
         """Not seen yet, and neither certain nor likely to need more than there is."""
-        return config_key(config) not in self.stored and not self._misfit(config)
+        return self._is_new(config_key(config)) and not self._misfit(config)
+
+    def _is_new(self, key: str) -> bool:
+        return key not in self.stored and key not in self.predicted
 
     def _misfit(self, config: TrainingConfig) -> bool:
         return self.misfits.refuses(config) or self.guess.doubts(config)
@@ -94,8 +100,7 @@ class Free:
 
     def keyed(self) -> Iterable[tuple[str, TrainingConfig]]:
         """As :meth:`configs`, each with its key."""
-        known = self.stored
-        return ((key, made) for key, made in self.space.keyed() if key not in known and not self._misfit(made))
+        return ((key, made) for key, made in self.space.keyed() if self._is_new(key) and not self._misfit(made))
 
     def exhausted(self) -> Exhausted:
         """The answer when none is left."""
