@@ -214,3 +214,13 @@ def _trials(name: str) -> tuple[Any, ...]:
         return () if study is None else trials.list_of(database, study.id)
     finally:
         database.close()
+
+
+@pytest.mark.case("G27")
+def test_a_raised_memory_limit_lets_what_did_not_fit_be_tried_again(tmp_path: Path) -> None:
+    settings = {"mib_per_sample": 60}
+    first = api.run(spec(tmp_path, settings=settings, limits={"memory": "200MiB"})).to_json()
+    assert first["best"]["config"]["micro_batch_size"] == 2
+    second = api.run(spec(tmp_path, settings=settings, limits={"memory": "1GiB", "trials": 8})).to_json()
+    assert second["memory_limit_bytes"] == 2**30
+    assert second["best"]["config"]["micro_batch_size"] == 8

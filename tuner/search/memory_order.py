@@ -63,9 +63,15 @@ def learn_misfits(trials: Iterable[TrialRecord], limit_bytes: int | None) -> Mis
 def certain_misfit(trial: TrialRecord, limit_bytes: int | None) -> bool:
     """Whether this trial proves that its configuration does not fit."""
     if trial.outcome == "device_oom":
-        return trial.confidence == "certain"
+        return trial.confidence == "certain" and not outgrown(trial, limit_bytes)
     measured = trial.outcome in ("completed", "pruned") and trial.peak_memory_bytes is not None
     return measured and limit_bytes is not None and (trial.peak_memory_bytes or 0) > limit_bytes
+
+
+def outgrown(trial: TrialRecord, limit_bytes: int | None) -> bool:
+    """Whether the trial ran out of memory under a smaller limit than today's: it may fit now, and may be tried."""
+    then = trial.evidence.get("memory_limit_bytes")
+    return trial.outcome == "device_oom" and isinstance(then, int) and limit_bytes is not None and then < limit_bytes
 
 
 def family_of(config: TrainingConfig) -> Family:

@@ -55,7 +55,7 @@ def _end(session: Session, trial: TrialRecord, run_id: str, end: RunEnd, verdict
         outcome=verdict.outcome,
         run=stored_run(end, verdict),
         trial_id=trial.id,
-        trial=stored_trial(end, verdict),
+        trial=stored_trial(end, verdict, session.study.memory_limit_bytes),
     )
 
 
@@ -133,10 +133,11 @@ def stored_run(end: RunEnd, verdict: Verdict) -> StoredRun:
     }
 
 
-def stored_trial(end: RunEnd, verdict: Verdict) -> StoredTrial:
-    """A trial's end as its row keeps it: the measurement of its last run, and why it ended so."""
+def stored_trial(end: RunEnd, verdict: Verdict, limit_bytes: int | None) -> StoredTrial:
+    """A trial's end as its row keeps it: its last run's measurement, why it ended so, and under which memory limit."""
     run = stored_run(end, verdict)
     evidence = {name: value for name, value in run["evidence"].items() if name not in ("log_head", "traceback")}
+    evidence["memory_limit_bytes"] = limit_bytes
     return {
         "cause": verdict.cause,
         "confidence": verdict.confidence,

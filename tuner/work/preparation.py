@@ -81,11 +81,11 @@ def prepare(session: Session) -> Prepared:
             f"study {study.name!r} was measured on {study.device}; this is {device.name}. A front never mixes devices: "
             "give the study another name here"
         )
-    if study.facts.get("facts"):
-        return Prepared.from_mapping(study.facts)
-    answers = _Answers(session)
-    stored: dict[str, Any] = {"facts": answers.ask(), "data": answers.data}
-    limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)
+    stored: Mapping[str, Any] = study.facts
+    if not stored.get("facts"):
+        answers = _Answers(session)
+        stored = {"facts": answers.ask(), "data": answers.data}
+    limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)  # may have changed since the last session
     session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
     prepared = Prepared.from_mapping(stored)
     require_enough_data(session.spec, prepared.data)

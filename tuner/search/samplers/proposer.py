@@ -15,7 +15,7 @@ from objectives.config import KnobValue, TrainingConfig
 from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
 from tuner.search.memory_guess import MemoryGuess, guess_memory
-from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits
+from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits, outgrown
 from tuner.search.samplers.opening import changes, opening
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
@@ -78,7 +78,8 @@ class Free:
 
     def __init__(self, task: SearchTask, history: Sequence[TrialRecord], running: Sequence[TrialRecord]) -> None:
         self.space = task.space
-        known = (each for each in (*history, *running) if each.outcome != "cancelled")
+        spoken = (each for each in (*history, *running) if each.outcome != "cancelled")
+        known = (each for each in spoken if not outgrown(each, task.limit_bytes))
         self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in known}
         self.predicted = task.predicted_misfits if task.skip_misfits else frozenset[str]()
         self.misfits = learn_misfits(history, task.limit_bytes) if task.skip_misfits else MisfitMemory()
