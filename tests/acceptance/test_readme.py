@@ -1,0 +1,90 @@
+"""What the README and the guide tell people to write and type really works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tuner import spec as specs
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ("README.md", "docs/guide.md")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_spec_shown_is_a_spec(page: str) -> None:
+    shown = blocks(page, "yaml")
+    assert shown
+    for text in shown:
+        assert specs.read(text).study == "my-model"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_tuner_command_shown_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    commands = set(re.findall(r"^tuner ([a-z]+(?: [a-z]+(?=\n))?)", text, flags=re.MULTILINE))
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "tuner", *command.split(), "--help"], capture_output=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, command
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/architecture.md"])
+def test_every_file_linked_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
+    missing = [link for link in links if link and not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+def test_the_examples_are_valid_specs() -> None:
+    for file in ("quickstart.yaml", "image_classifier.yaml", "own_objective/forecaster.yaml"):
+        assert specs.read(ROOT / "examples" / file).search
+
+
+def test_the_compose_file_gives_a_database_on_loopback_with_its_password_from_a_file() -> None:
+    compose = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    postgres = compose["services"]["postgres"]
+    assert all(port.startswith("127.0.0.1:") for port in postgres["ports"])
+    assert postgres["environment"]["POSTGRES_PASSWORD_FILE"].startswith("/run/secrets/")
+    assert "pg_isready" in postgres["healthcheck"]["test"]
+    assert re.fullmatch(r"postgres:\d+\.\d+-\w+", postgres["image"])
+
+
+def quickstart(folder: Path, *arguments: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "run", str(ROOT / "examples/quickstart.yaml"), "--json", *arguments],
+        env=os.environ | {"TUNER_DATA_DIR": str(folder / "data"), "TUNER_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_the_quickstart_answers_with_a_confirmed_winner(tmp_path: Path) -> None:
+    answer = quickstart(tmp_path)
+    counts, best = answer["counts"], answer["best"]
+    assert isinstance(counts, dict)
+    assert isinstance(best, dict)
+    assert sum(counts.values()) >= 12
+    assert best["confirmed"] is True
+    assert best["config"]["micro_batch_size"] * best["config"]["accumulation_steps"] == 8
