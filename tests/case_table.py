@@ -90,6 +90,8 @@ CASES: dict[str, str] = {
     "E10": "Prefetched batches fill host memory.",
     "E12": "Shared memory of a container is small.",
     "F01": "Unequal batches over ranks wait for ever.",
+    "F03": "The number of ranks is not known when the file is written.",
+    "F07": "Checkpointing switched on in two places.",
     "F08": "Reentrant checkpointing under data parallelism.",
     "G01": "A killed worker leaves its trial running for ever.",
     "G02": "Optuna's heartbeat does not cover ask and tell.",
@@ -117,12 +119,19 @@ CASES: dict[str, str] = {
     "H09": "The wrong card's memory is read.",
     "H10": "The driver spills to host memory instead of failing.",
     "H11": "Per-shape kernel search with variable shapes.",
+    "I01": "Two precisions switched on at once.",
     "I02": "Three batch numbers with two degrees of freedom.",
+    "I04": "Two files of one job disagree.",
+    "I05": "Booleans as text, keys misspelt.",
+    "I07": "A trainer's arguments are not validated by the trainer.",
+    "I08": "Arguments are renamed and removed.",
     "I10": "A library's own out-of-memory test is narrow.",
     "I11": "Checkpointing leaves parameters without gradient.",
     "I12": "Compilation and checkpointing do not agree.",
+    "I14": "A batch size where there is no such argument.",
+    "I15": "A trainer's fields move between versions.",
 }
-"""All cases that have a test, and the three that are still to come."""
+"""All cases that have a test."""
 
 
 class Collector:
