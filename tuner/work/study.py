@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tuner.spec.model import StudySpec
     from tuner.stop import Stop
 
+STOPPED = "stopped by a person; the same command goes on"
+
 
 def work_on(
     database: Database,
@@ -90,14 +92,14 @@ def _take_up(session: Session) -> None:
 
 
 def _work(session: Session) -> None:
-    status: StudyStatus = "failed"
-    reason: str | None = "an error ended the work on it"
+    status: StudyStatus = "paused"
+    reason: str | None = STOPPED
     try:
         status, reason = _phases(session)
-    except Interrupted as interrupted:
-        status, reason = "paused", str(interrupted)
+    except Interrupted:
+        pass
     except Exception as error:
-        reason = str(error)
+        status, reason = "failed", str(error)
         raise
     finally:
         session.save_seconds()
@@ -121,13 +123,13 @@ def _phases(session: Session) -> tuple[StudyStatus, str | None]:
     )
     ended = Search(session, space, baseline, make_proposer(spec.sampler, task)).run()
     if ended is None:
-        return "paused", "stopped by a person; the same command goes on"
+        return "paused", STOPPED
     _close_trials(session)
     if ended.failed:
         return "failed", ended.reason
     session.report(Notice(text=f"search ended: {ended.reason}"))
     finished = confirm(session)
-    return ("finished", ended.reason) if finished else ("paused", "stopped by a person; the same command goes on")
+    return ("finished", ended.reason) if finished else ("paused", STOPPED)
 
 
 def _started(session: Session, baseline: Mapping[str, object]) -> StudyStarted:
