@@ -98,8 +98,8 @@ class Launcher:
         """
         assert len(request.run.encode()) <= process_table.MARK_BYTES, request.run
         for attempt in (1, 2):
-            self.warm_up()
             try:
+                self.warm_up()
                 return self._start(request, log_path, {"cold": cold, "prefix": list(prefix)}, lock)
             except _TemplateLostError as lost:
                 self.abandon()
