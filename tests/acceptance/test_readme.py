@@ -88,3 +88,10 @@ def test_the_quickstart_answers_with_a_confirmed_winner(tmp_path: Path) -> None:
     assert sum(counts.values()) >= 12
     assert best["confirmed"] is True
     assert best["config"]["micro_batch_size"] * best["config"]["accumulation_steps"] == 8
+
+
+def test_the_lock_names_packages_and_versions_only() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    named = [line for line in lines if not line.startswith("#")]
+    assert [line for line in named if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line)] == []
+    assert "torch==2.13.0" in named
