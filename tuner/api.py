@@ -197,7 +197,11 @@ def _study_for(database: Database, spec: StudySpec) -> StudyRecord:
     known = studies.find(database, spec.study)
     if known is None:
         return studies.create(database, name=spec.study, spec=stored, identity=identity)
-    if lines := specs.difference(known.identity, identity):
+    lines = specs.difference(known.identity, identity)
+    if lines and known.status != "running" and not trials.list_of(database, known.id):
+        studies.delete(database, known.id)  # nothing was measured: a mistake found in preparation may be mended
+        return studies.create(database, name=spec.study, spec=stored, identity=identity)
+    if lines:
         told = "\n".join(f"  {line}" for line in lines)
         raise StudyError(
             f"study {spec.study!r} is in the store already and is another study:\n{told}\n"

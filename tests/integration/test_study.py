@@ -142,6 +142,8 @@ def test_an_objective_that_is_not_there_is_the_specs_fault(tmp_path: Path) -> No
     made = spec(tmp_path, objective={"kind": "tests_capacity:Nothing"})
     with pytest.raises(SpecError, match="has no 'Nothing'"):
         api.run(made)
+    mended = api.run(spec(tmp_path, limits={"trials": 1})).to_json()  # nothing was measured: the name is not burnt
+    assert mended["counts"] == {"completed": 1}
 
 
 def test_an_objective_that_fails_to_build_ends_the_study_with_its_words(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tuner.search.noise import (
     comparison,
     interval_of,
     pooled_spread,
+    study_spread,
 )
 from tuner.search.reasons import reason_of
 from tuner.search.schedule import History
@@ -79,7 +80,8 @@ def confirmation(history: History) -> Confirmation:
         return Confirmation(demoted=out)
     spread = pooled_spread((window for mine in confirmed.values() for window in mine), history.device_kind)
     intervals = {trial_id: interval_of(mine, spread) for trial_id, mine in confirmed.items()}
-    fit = _fit(history.runs, confirmed, history.device_kind)
+    searched = study_spread(history.runs, history.trials, history.device_kind)
+    fit = _fit(history.runs, confirmed, history.device_kind, searched.relative if searched.windows else 0.0)
     best = max(fit.levels, key=lambda trial_id: (fit.levels[trial_id], -trial_id))
     return _answer(history, baseline, best, intervals, fit, out)
 
@@ -145,8 +147,12 @@ def _no_speedup(
     return "the baseline could not be confirmed"
 
 
-def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], device_kind: str) -> _Fit:
-    """Ordinary least squares on trial and round indicators; numpy's pseudo-inverse copes with missing cells."""
+def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], device_kind: str, spread: float) -> _Fit:
+    """Ordinary least squares on trial and round indicators; numpy's pseudo-inverse copes with missing cells.
+
+    Few rounds say little about their own residual, so the spread the search saw between runs stands in for the prior's
+    where it is larger.
+    """
     import numpy as np
 
     rounds = rounds_of(runs)
@@ -160,7 +166,7 @@ def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], d
     levels = inverse @ design.T @ target
     freedom = len(cells) - int(np.linalg.matrix_rank(design))
     squares = float(((target - design @ levels) ** 2).sum())
-    prior = PRIOR_SPREAD.get(device_kind, PRIOR_SPREAD["cpu"])
+    prior = max(spread, PRIOR_SPREAD.get(device_kind, PRIOR_SPREAD["cpu"]))
     variance = (PRIOR_FREEDOM * prior**2 + squares) / (PRIOR_FREEDOM + freedom)
     ids = list(confirmed)
     index = {each: columns[each] for each in ids}

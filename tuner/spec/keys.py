@@ -107,7 +107,9 @@ class LimitKeys(Keys):
     )
     trials: int = Field(default=40, ge=1, le=100_000, description="Trials at most, the baseline included.")
     time: Seconds | None = Field(
-        default=None, description="Wall time at most; a third is kept for the confirmation. Left out: no limit."
+        default=None,
+        description="Wall time at most; a third is kept for the confirmation, which makes two rounds of "
+        "winner and baseline even where that takes longer. Left out: no limit.",
     )
     trial_time: Seconds = Field(default=120.0, description="One run at most, compilation not counted.")
     compile_time: Seconds = Field(default=300.0, description="Compilation of one run at most.")

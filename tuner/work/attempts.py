@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def search(session: Session, lane: Lane, trial: TrialRecord, window: WindowPlan, deadlines: Deadlines) -> None:
     """Runs a trial's attempts until it has its outcome; one that a person stops has none, and is tried again later.
 
-    A retry with fewer loader workers is another configuration, and so another trial: the schedule proposes it.
+    A retry with fewer loader workers is another configuration, and so another trial: the schedule proposes it. Where
+    there are none to spare, the same configuration gets its one more attempt.
     """
     attempt = 1 + len(runs.list_of(session.database, trial_id=trial.id, purpose="search"))
     raised: int | None = None
@@ -35,7 +36,8 @@ def search(session: Session, lane: Lane, trial: TrialRecord, window: WindowPlan,
         )
         verdict = judged(session, end, capped=raised is not None)
         retry = should_retry(verdict, attempt)
-        if retry is not None and retry.how != "fewer_workers" and not session.stop.is_set():
+        fewer = retry is not None and retry.how == "fewer_workers" and trial.config.get("loader_workers") != 0
+        if retry is not None and not fewer and not session.stop.is_set():
             runs.finish(session.database, run_id, outcome=verdict.outcome, **stored_run(end, verdict))
             if retry.how == "raised_cap" and session.study.memory_limit_bytes is not None:
                 raised = int(session.study.memory_limit_bytes * retry.cap_factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from objectives.knobs import facts_from_mapping
@@ -82,14 +83,23 @@ def prepare(session: Session) -> Prepared:
             "give the study another name here"
         )
     stored: Mapping[str, Any] = study.facts
-    if not stored.get("facts"):
+    if not stored.get("facts") or not still_prepared(stored.get("data", {}), session.spec.objective.cache_path):
         answers = _Answers(session)
-        stored = {"facts": answers.ask(), "data": answers.data}
+        stored = {**stored, "facts": answers.ask(), "data": answers.data}
     limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)  # may have changed since the last session
     session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
     prepared = Prepared.from_mapping(stored)
     require_enough_data(session.spec, prepared.data)
     return prepared
+
+
+def still_prepared(data: Mapping[str, Any], cache: Path) -> bool:
+    """Whether what the preparation left is still there: caches may be deleted, or be somewhere else today."""
+    if not data:
+        return True
+    folder = data.get("folder")
+    here = folder is None or (Path(folder).is_dir() and Path(folder).is_relative_to(cache))
+    return here and cache.is_dir()
 
 
 def require_enough_data(spec: StudySpec, data: Mapping[str, Any]) -> None:
