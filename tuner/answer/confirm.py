@@ -12,7 +12,7 @@ from statistics import fmean
 
 from objectives.config import TrainingConfig
 from storage.records import RunRecord, TrialRecord
-from tuner.answer.contenders import contenders
+from tuner.answer.contenders import NO_FAULT, contenders
 from tuner.search.schedule import History
 from tuner.spec.model import StudySpec
 
@@ -159,4 +159,4 @@ def _confirm_runs(runs: Sequence[RunRecord], trial_id: int) -> list[RunRecord]:
 def _done(runs: Sequence[RunRecord], trial_id: int) -> tuple[int, int]:
     """Completed confirmation runs, and those that ended without saying anything about the configuration."""
     mine = _confirm_runs(runs, trial_id)
-    return sum(run.outcome == "completed" for run in mine), sum(run.outcome == "infra" for run in mine)
+    return sum(run.outcome == "completed" for run in mine), sum(run.outcome in NO_FAULT for run in mine)

@@ -13,8 +13,12 @@ from tuner.search.schedule import History
 LATER_PURPOSES = ("repeat", "confirm", "soak")
 """Runs after a trial's own end that can still show that its configuration does not hold."""
 
-DEMOTING = frozenset({"device_oom", "numerical", "unsupported", "timeout", "host_oom", "shm", "crashed"})
-"""Outcomes of such a run that belong to the configuration. A lost machine or a cancelled run says nothing about it."""
+DEMOTING = frozenset({"device_oom", "numerical", "unsupported", "timeout", "crashed"})
+"""Outcomes of such a run that belong to the configuration."""
+
+NO_FAULT = frozenset({"infra", "host_oom", "shm"})
+"""A lost machine, or a run that the system killed for whatever else ran there: says nothing about a configuration
+that has completed before. It is run again, a bounded number of times."""
 
 
 def contenders(history: History) -> list[TrialRecord]:

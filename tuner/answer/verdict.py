@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from storage.records import RunRecord, TrialRecord
 from tuner.answer.confirm import FEWEST_ROUNDS
-from tuner.answer.contenders import contenders, demoted
+from tuner.answer.contenders import NO_FAULT, contenders, demoted
 from tuner.search.front import is_feasible
 from tuner.search.noise import (
     CONFIDENCE,
@@ -115,7 +115,7 @@ def _baseline_missing(
     """Whether a baseline that could be confirmed has not been yet: until then nothing may be called best."""
     if baseline is None or not is_feasible(baseline, history.limit_bytes):
         return False
-    failed = sum(run.outcome == "infra" for run in history.runs_of(baseline.id, "confirm"))
+    failed = sum(run.outcome in NO_FAULT for run in history.runs_of(baseline.id, "confirm"))
     return baseline.id not in confirmed and baseline.id not in out and failed == 0
 
 
