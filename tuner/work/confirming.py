@@ -9,7 +9,6 @@ from storage import trials
 from tuner.answer.confirm import ConfirmRun, next_confirmation
 from tuner.answer.verdict import confirmation
 from tuner.progress import Confirming
-from tuner.search.schedule import History
 from tuner.work import attempts
 
 if TYPE_CHECKING:
@@ -19,21 +18,10 @@ TIME_FACTOR = 3.0
 """A confirmation run may take so many times a search run's time: its window is twice as long, and it may evaluate."""
 
 
-def history_of(session: Session) -> History:
-    """The study as it stands."""
-    return History(
-        trials=session.trials(),
-        runs=session.runs(),
-        elapsed_seconds=session.elapsed_seconds(),
-        limit_bytes=session.study.memory_limit_bytes,
-        device_kind=session.lane.device.kind,
-    )
-
-
 def confirm(session: Session) -> bool:
     """Runs the confirmation until its plan is done; marks what it confirmed. False when a person stopped it."""
     while not session.stop.is_set():
-        run = next_confirmation(history_of(session), session.spec, session.seconds_left())
+        run = next_confirmation(session.history(), session.spec, session.seconds_left())
         if run is None:
             _mark(session)
             return True
@@ -53,6 +41,6 @@ def _perform(session: Session, run: ConfirmRun) -> None:
 
 def _mark(session: Session) -> None:
     """Writes into the trials' rows what the confirmation says of them."""
-    said = confirmation(history_of(session))
+    said = confirmation(session.history())
     for trial_id, interval in said.intervals.items():
         trials.update_fields(session.database, trial_id, confirmed=True, confirmed_throughput=interval.mean)

@@ -92,15 +92,7 @@ class Search:
             return decided, trial
 
     def _history(self) -> History:
-        session = self._session
-        return History(
-            trials=session.trials(),
-            runs=session.runs(),
-            elapsed_seconds=session.elapsed_seconds(),
-            limit_bytes=session.study.memory_limit_bytes,
-            device_kind=session.lane.device.kind,
-            busy=frozenset(self._busy),
-        )
+        return self._session.history(busy=frozenset(self._busy))
 
     def _trial_of(self, run: NextRun) -> TrialRecord | None:
         session = self._session

@@ -12,6 +12,7 @@ from objectives.knobs import environment as knob_environment
 from objectives.trial.protocol import Purpose, RunRequest, WindowPlan
 from storage import runs, studies, trials
 from tuner.progress import Notice, OnProgress, StepSeen, TrialEnded, TrialStarted, ignore
+from tuner.search.schedule import History
 from tuner.work.lane import Lane, new_run_id
 from tuner.work.runner import Deadlines, RunEnd
 
@@ -71,6 +72,17 @@ class Session:
     def runs(self) -> tuple[RunRecord, ...]:
         """The study's runs as the store has them now."""
         return runs.list_of(self.database, study_id=self.study.id)
+
+    def history(self, busy: frozenset[int] = frozenset()) -> History:
+        """The study as it stands; ``busy``: trials that run right now."""
+        return History(
+            trials=self.trials(),
+            runs=self.runs(),
+            elapsed_seconds=self.elapsed_seconds(),
+            limit_bytes=self.study.memory_limit_bytes,
+            device_kind=self.lane.device.kind,
+            busy=busy,
+        )
 
     def save_seconds(self) -> None:
         """Adds this session's time to the study."""
