@@ -19,7 +19,7 @@ from objectives.data.language import LanguageData, data_key, language_tokenizer,
 from objectives.data.prepared import need_facts, read_facts, settings_key, write_json
 from objectives.data.settings import TextData, read_settings
 from objectives.data.tokenizer import load_tokenizer, local_folder
-from objectives.pretrained import MODEL_FILES, ModelSource, download, make_model, model_source, read_config
+from objectives.pretrained import ModelSource, count_parameters, make_model, model_source, opened, read_config
 from objectives.transformers_model import attention_of, attention_setter, checkpoint_layers
 
 if TYPE_CHECKING:
@@ -67,12 +67,15 @@ class CausalLM:
         """Trains or fetches the tokenizer, indexes and tokenizes a sample of the data, downloads a hub model.
 
         Starts the tokenizer's threads: run it in a process of its own, once per study and corpus. Returns the JSON
-        facts of :func:`~objectives.data.language.prepare_language` with ``model_folder`` and ``parameters``.
+        facts of :func:`~objectives.data.language.prepare_language` with ``model_folder``, ``model_type`` and
+        ``parameters``.
 
         Raises:
             ObjectiveError: Model, tokenizer and data cannot be used, or not together.
         """
-        source = self._local_source()
+        from transformers import AutoModelForCausalLM
+
+        source = opened(self._source)
         facts = prepare_language(self._data, folder=self._folder, cache=cache, model_folder=source.folder)
         facts["model_folder"] = None if source.folder is None else str(source.folder)
         config = self._config(source, facts)
@@ -83,23 +86,17 @@ class CausalLM:
                 f"objective.model: a vocabulary of {vocabulary} is too small for token {largest} of this tokenizer or "
                 "data: leave `vocab_size` out, or make it larger"
             )
-        facts["parameters"] = self._parameters(config, source)
+        facts["model_type"] = str(config.model_type)
+        facts["parameters"] = count_parameters(AutoModelForCausalLM, config, source)
         write_json(cache / f"{self._key}.json", facts)
         return facts
-
-    def _parameters(self, config: Any, source: ModelSource) -> int:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        model = make_model(AutoModelForCausalLM, config, source, torch.device("meta"), 0)
-        return sum(parameter.numel() for parameter in model.parameters())
 
     def build(self, device: torch.device, seed: int) -> LanguageWorkload:
         """The model in fp32 on the device, weights from ``seed``. On ``meta`` no weights are read or made."""
         from transformers import AutoModelForCausalLM
 
         facts = read_facts(self._cache, self._key)
-        source = self._local_source(facts)
+        source = opened(self._source, facts)
         config = self._config(source, facts)
         config.use_cache = False
         base = make_model(AutoModelForCausalLM, config, source, device, seed)
@@ -115,15 +112,6 @@ class CausalLM:
     def _open_data(self) -> LanguageData:
         facts = need_facts(self._cache, self._key)
         return LanguageData(facts=facts, sequence_length=self._data.sequence_length, dtype=self._data.dtype)
-
-    def _local_source(self, facts: Mapping[str, Any] | None = None) -> ModelSource:
-        """The source with a hub name resolved to the folder it was downloaded to."""
-        hub = self._source.hub
-        if hub is None:
-            return self._source
-        known = None if facts is None else facts.get("model_folder")
-        place = Path(known) if known else download(hub, MODEL_FILES, "objective.model.hub", self._source.revision)
-        return replace(self._source, hub=None, folder=place)
 
     def _config(self, source: ModelSource, facts: Mapping[str, Any] | None) -> Any:
         if source.folder is None and "vocab_size" not in source.config:

@@ -12,10 +12,17 @@ import numpy as np
 
 from objectives.contract import ObjectiveError
 from objectives.data.files import fingerprint
-from objectives.data.images import Pictures, class_folders, collate_pictures, find_pictures, write_pictures
+from objectives.data.images import (
+    Pictures,
+    class_folders,
+    collate_pictures,
+    find_pictures,
+    folders_without_picture,
+    write_pictures,
+)
 from objectives.data.prepared import need_facts, once, read_facts, settings_key, write_json
 from objectives.data.settings import ImageData, read_settings
-from objectives.pretrained import MODEL_FILES, ModelSource, download, make_model, model_source, read_config
+from objectives.pretrained import ModelSource, count_parameters, make_model, model_source, opened, read_config
 from objectives.transformers_model import attention_setter, checkpoint_layers
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
     from objectives.contract import Batch, Unit
 
-LAYOUT = "1"
+LAYOUT = "2"
 
 
 class ImageClassifier:
@@ -58,39 +65,35 @@ class ImageClassifier:
         Raises:
             ObjectiveError: Pictures and model cannot be used, or not together.
         """
+        from transformers import AutoModelForImageClassification
+
         started = time.monotonic()
         classes = class_folders(self._root)
         pictures = find_pictures(classes)
-        mark = fingerprint([file for file, _ in pictures], LAYOUT, str(self._data.sample_files))
+        without = folders_without_picture(self._root, classes)
+        mark = fingerprint([file for file, _ in pictures], LAYOUT, str(self._data.sample_files), *map(str, without))
         place = cache / "data" / mark
-        facts = once(place, lambda aside: write_pictures(aside, pictures, self._data.sample_files))
-        source = self._local_source()
+        facts = once(place, lambda aside: write_pictures(aside, pictures, self._data.sample_files, without))
+        source = opened(self._source)
         facts |= {
             "fingerprint": mark,
             "folder": str(place),
-            "classes": len(classes),
             "source_files": len(pictures),
             "model_folder": None if source.folder is None else str(source.folder),
         }
-        facts["parameters"] = self._parameters(source, facts)
+        config = self._config(source, facts)
+        facts["model_type"] = str(config.model_type)
+        facts["parameters"] = count_parameters(AutoModelForImageClassification, config, source)
         facts["seconds"] = time.monotonic() - started
         write_json(cache / f"{self._key}.json", facts)
         return facts
-
-    def _parameters(self, source: ModelSource, facts: Mapping[str, Any]) -> int:
-        import torch
-        from transformers import AutoModelForImageClassification
-
-        config = self._config(source, facts)
-        model = make_model(AutoModelForImageClassification, config, source, torch.device("meta"), 0)
-        return sum(parameter.numel() for parameter in model.parameters())
 
     def build(self, device: torch.device, seed: int) -> ImageWorkload:
         """The model in fp32 on the device, weights from ``seed``. On ``meta`` no weights are read or made."""
         from transformers import AutoModelForImageClassification
 
         facts = read_facts(self._cache, self._key)
-        source = self._local_source(facts)
+        source = opened(self._source, facts)
         config = self._config(source, facts)
         model = make_model(AutoModelForImageClassification, config, source, device, seed)
         model.train()
@@ -102,14 +105,6 @@ class ImageClassifier:
             return Pictures(Path(facts["folder"]), self._data.image_size)
         except FileNotFoundError as error:
             raise ObjectiveError(f"prepared data is gone from the cache ({error}): run the study anew") from error
-
-    def _local_source(self, facts: Mapping[str, Any] | None = None) -> ModelSource:
-        hub = self._source.hub
-        if hub is None:
-            return self._source
-        known = None if facts is None else facts.get("model_folder")
-        place = Path(known) if known else download(hub, MODEL_FILES, "objective.model.hub", self._source.revision)
-        return replace(self._source, hub=None, folder=place)
 
     def _config(self, source: ModelSource, facts: Mapping[str, Any] | None) -> Any:
         classes = facts["classes"] if facts is not None else len(class_folders(self._root))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,31 @@ def download(name: str, patterns: Sequence[str], where: str, revision: str | Non
     except (HfHubHTTPError, HFValidationError, OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ObjectiveError(f"{where}: {name!r} is no folder here and cannot be had from the hub: {reason}") from error
+
+
+def opened(source: ModelSource, facts: Mapping[str, Any] | None = None) -> ModelSource:
+    """The source with a hub name resolved to the folder that preparation downloaded it to.
+
+    Args:
+        source: As the spec names it.
+        facts: What preparation found (``model_folder``); None downloads what is not there yet.
+
+    Raises:
+        ObjectiveError: No such repository, or the hub cannot be reached.
+    """
+    if source.hub is None:
+        return source
+    known = None if facts is None else facts.get("model_folder")
+    place = Path(known) if known else download(source.hub, MODEL_FILES, "objective.model.hub", source.revision)
+    return replace(source, hub=None, folder=place)
+
+
+def count_parameters(auto_class: Any, config: Any, source: ModelSource) -> int:
+    """Number of parameters, from the ``meta`` device: no weight is read or made."""
+    import torch
+
+    model = make_model(auto_class, config, source, torch.device("meta"), 0)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def read_config(source: ModelSource) -> Any:

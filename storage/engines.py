@@ -17,6 +17,9 @@ from storage.plain import to_json
 
 BUSY_SECONDS = 30.0
 """How long a writer of an embedded store waits for the others."""
+IDLE_SECONDS = 10
+"""How long the server lets a transaction of ours wait for its client: a worker that is stopped, or whose machine is
+gone, must not keep a study's row locked from all others. What is rolled back so is done again."""
 WRITES = "tuner_writes"
 """Execution option of connections that will write: SQLite must then take the write lock at BEGIN.
 
@@ -47,7 +50,7 @@ def _postgresql_engine(url: URL, application_name: str) -> Engine:
         "keepalives_count": 3,
         "client_encoding": "utf8",
     }
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=2,
         max_overflow=1,
@@ -58,6 +61,15 @@ def _postgresql_engine(url: URL, application_name: str) -> Engine:
         json_serializer=to_json,
         json_deserializer=json.loads,
     )
+    event.listen(engine, "connect", _bound_idle_transactions)
+    return engine
+
+
+def _bound_idle_transactions(connection: Any, _record: object) -> None:
+    """Set once connected and not as a start option: poolers refuse those, and the URL may have others."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
+    connection.commit()
 
 
 def _sqlite_engine(url: URL) -> Engine:

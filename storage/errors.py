@@ -5,7 +5,8 @@ StorageError
 ├── SchemaMismatch       its tables are missing, older or newer than this version: names the command that mends it
 ├── InvalidName          a study's name that no store should hold
 ├── NameTaken            another study has this name
-├── NotFound             no such study, trial or run
+├── NotFound             no such study, trial, run or worker
+├── NotAllowed           a study's status does not allow what was asked: names the status and the way out
 └── AlreadyFinished      it has another outcome already; the first one stays
 """
 
@@ -42,7 +43,11 @@ class NameTaken(StorageError):
 
 
 class NotFound(StorageError):
-    """No such study, trial or run."""
+    """No such study, trial, run or worker."""
+
+
+class NotAllowed(StorageError):
+    """A study's status does not allow what was asked."""
 
 
 class AlreadyFinished(StorageError):

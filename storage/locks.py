@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
 
 POLL_SECONDS = 0.05
 
@@ -37,6 +38,12 @@ def server_lock(engine: Engine, name: str, *, wait_seconds: float) -> Iterator[b
             if held and not connection.invalidated:
                 # Ending the session is the release that cannot fail: a pooled connection must not keep the lock.
                 connection.invalidate()
+
+
+def hold(session: Session, name: str) -> None:
+    """Takes a named lock until the session's transaction ends; in an embedded store the transaction is that lock."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(lock_key(name))))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, MetaData, String, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, MetaData, String, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from storage.types import KEY, Document, OrderedDocument, PlainText, Real, Utc, Whole
@@ -20,6 +20,9 @@ OUTCOMES = (
     "cancelled",
 )  # fmt: skip
 CONFIDENCES = ("certain", "probable")
+WORKER_STATUSES = ("idle", "working", "draining", "quarantined", "gone")
+OPEN = text("outcome IS NULL")
+"""What the small indexes of trials and runs without an outcome are limited to."""
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -40,7 +43,10 @@ class Base(DeclarativeBase):
 
 
 class Study(Base):
-    """One study. ``trial_count`` is the next trial's number: raising it is what reserves one."""
+    """One study. ``trial_count`` is the next trial's number: raising it is what reserves one.
+
+    ``submitted_at`` is null where no worker may take it: ``tuner run`` works on it itself.
+    """
 
     __tablename__ = "tuner_study"
     __table_args__ = (
@@ -62,10 +68,13 @@ class Study(Base):
     trial_count: Mapped[int] = mapped_column(Whole)
     created_at: Mapped[datetime] = mapped_column(Utc)
     finished_at: Mapped[datetime | None] = mapped_column(Utc)
+    priority: Mapped[int] = mapped_column(Whole, server_default="0")
+    needs: Mapped[Any | None] = mapped_column(Document)
+    submitted_at: Mapped[datetime | None] = mapped_column(Utc)
 
 
 class Trial(Base):
-    """One trial of a study."""
+    """One trial of a study. ``changed`` is the study's version at its last change, ``worker_id`` who works on it."""
 
     __tablename__ = "tuner_trial"
     __table_args__ = (
@@ -75,6 +84,8 @@ class Trial(Base):
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished"),
         Index(None, "study_id", "outcome"),
         Index(None, "study_id", "config_key"),
+        Index(None, "study_id", "changed"),
+        Index("ix_tuner_trial_open", "worker_id", postgresql_where=OPEN, sqlite_where=OPEN),
     )
 
     id: Mapped[int] = mapped_column(KEY, primary_key=True)
@@ -99,10 +110,12 @@ class Trial(Base):
     seconds: Mapped[float] = mapped_column(Real)
     created_at: Mapped[datetime] = mapped_column(Utc)
     finished_at: Mapped[datetime | None] = mapped_column(Utc)
+    worker_id: Mapped[str | None] = mapped_column(String(64))
+    changed: Mapped[int] = mapped_column(Whole, server_default="0")
 
 
 class Run(Base):
-    """One child process, with everything that is known about it."""
+    """One child process, with everything that is known about it. ``heartbeat_at`` is by the database's clock."""
 
     __tablename__ = "tuner_run"
     __table_args__ = (
@@ -111,6 +124,8 @@ class Run(Base):
         CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="finished"),
         Index(None, "study_id", "outcome"),
         Index(None, "trial_id"),
+        Index(None, "study_id", "changed"),
+        Index("ix_tuner_run_open", "worker_id", postgresql_where=OPEN, sqlite_where=OPEN),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -130,3 +145,41 @@ class Run(Base):
     seconds: Mapped[float] = mapped_column(Real)
     started_at: Mapped[datetime] = mapped_column(Utc)
     finished_at: Mapped[datetime | None] = mapped_column(Utc)
+    worker_id: Mapped[str | None] = mapped_column(String(64))
+    heartbeat_at: Mapped[datetime | None] = mapped_column(Utc)
+    changed: Mapped[int] = mapped_column(Whole, server_default="0")
+
+
+class Worker(Base):
+    """One process that owns one device. All its times are by the database's clock.
+
+    Trials and runs name it without a foreign key: it may be forgotten before them.
+    """
+
+    __tablename__ = "tuner_worker"
+    __table_args__ = (
+        CheckConstraint(_one_of("status", WORKER_STATUSES), name="status"),
+        Index(None, "ended_at"),
+        Index(None, "host", "device_uuid"),
+        Index(None, "study_id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str] = mapped_column(PlainText)
+    pid: Mapped[int] = mapped_column(Whole)
+    device_kind: Mapped[str] = mapped_column(PlainText)
+    device_name: Mapped[str] = mapped_column(PlainText)
+    device_uuid: Mapped[str] = mapped_column(PlainText)
+    total_memory_bytes: Mapped[int] = mapped_column(Whole)
+    threads: Mapped[int] = mapped_column(Whole)
+    cores: Mapped[Any] = mapped_column(Document, nullable=False)
+    facts: Mapped[Any] = mapped_column(Document, nullable=False)
+    status: Mapped[str] = mapped_column(String(20))
+    study_id: Mapped[int | None] = mapped_column(KEY, ForeignKey("tuner_study.id", ondelete="SET NULL"))
+    reason: Mapped[str | None] = mapped_column(PlainText)
+    infra_in_a_row: Mapped[int] = mapped_column(Whole)
+    lease_seconds: Mapped[float] = mapped_column(Real)
+    heartbeat_at: Mapped[datetime] = mapped_column(Utc)
+    steady_since: Mapped[datetime] = mapped_column(Utc)
+    started_at: Mapped[datetime] = mapped_column(Utc)
+    ended_at: Mapped[datetime | None] = mapped_column(Utc)

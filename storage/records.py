@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 StudyStatus = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
+WorkerStatus = Literal["idle", "working", "draining", "quarantined", "gone"]
 Json = Mapping[str, Any]
 
 
@@ -23,7 +24,10 @@ class StudyRecord:
         memory_limit_bytes: The limit in bytes on that device; None before the first run.
         stop_reason: Why it ended, for people; None while it has not.
         seconds: Wall time spent working on it, over all sessions.
-        version: Rises with every change of the study or one of its trials (for caches).
+        version: Rises with every change of the study, one of its trials or one of its runs (for caches).
+        priority: Higher is served first.
+        needs: What a worker must have: ``device_kind`` (``cpu``, ``cuda``), ``memory_bytes`` (least device memory).
+        submitted_at: When it was handed to the workers; None for a study that only ``tuner run`` works on.
     """
 
     id: int
@@ -39,6 +43,9 @@ class StudyRecord:
     version: int = 0
     created_at: datetime
     finished_at: datetime | None = None
+    priority: int = 0
+    needs: Json = field(default_factory=dict)
+    submitted_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +65,8 @@ class TrialRecord:
         metrics: Everything else measured, as the last ``measurement`` event said it.
         evidence: Why it ended so: phase, exception chain or signal, who sent it, head and tail of the log.
         seconds: Wall time of all its runs.
+        worker_id: The worker whose trial it is while it has no outcome; None where nobody's, or of ``tuner run``.
+        changed: The study's version at its last change.
     """
 
     id: int
@@ -82,6 +91,8 @@ class TrialRecord:
     seconds: float = 0.0
     created_at: datetime
     finished_at: datetime | None = None
+    worker_id: str | None = None
+    changed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +107,9 @@ class RunRecord:
         hardware: Device, driver, software versions, threads, clocks: what the numbers belong to.
         step_seconds: The measured window's composed optimizer-step times, in seconds.
         evidence: As in :class:`TrialRecord`, of this run.
+        worker_id: The worker that started it; None for ``tuner run``.
+        heartbeat_at: When that worker last named it, by the database's clock; None for ``tuner run``.
+        changed: The study's version at its last change; a heartbeat is none.
     """
 
     id: str
@@ -115,6 +129,80 @@ class RunRecord:
     seconds: float = 0.0
     started_at: datetime
     finished_at: datetime | None = None
+    worker_id: str | None = None
+    heartbeat_at: datetime | None = None
+    changed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRecord:
+    """One process that owns one device. Its times are by the database's clock.
+
+    Attributes:
+        id: A UUID as text, made by the worker; a worker that starts again has another.
+        device_name: What a front may not mix, as in :attr:`StudyRecord.device`.
+        device_uuid: Empty for a CPU.
+        threads: CPU threads a child may compute with.
+        cores: Numbers of the CPU cores that are its own on its host; empty where it shares all.
+        facts: Versions, and what its operator allows.
+        reason: Why it is quarantined or ended; None while there is nothing to say.
+        infra_in_a_row: Runs that ended as ``infra`` on its device since the last that did not.
+        lease_seconds: It counts as lost when it has said nothing for so long.
+        steady_since: Since when it has never been silent for half its lease.
+        ended_at: When it went or was declared lost; None while it lives.
+    """
+
+    id: str
+    host: str
+    pid: int
+    device_kind: str
+    device_name: str
+    device_uuid: str = ""
+    total_memory_bytes: int = 0
+    threads: int = 1
+    cores: tuple[int, ...] = ()
+    facts: Json = field(default_factory=dict)
+    status: WorkerStatus
+    study_id: int | None = None
+    reason: str | None = None
+    infra_in_a_row: int = 0
+    lease_seconds: float
+    heartbeat_at: datetime
+    steady_since: datetime
+    started_at: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat:
+    """What a worker hears at its heartbeat.
+
+    Attributes:
+        worker: Its row; ``gone`` when it has been declared lost: it must end its runs and register anew.
+        study_status: Of the study it works on; None without one, or when that was deleted.
+        study_version: Of that study; None likewise.
+        taken_away: Those of the runs it named that have an outcome already or are no longer stored: end their children.
+    """
+
+    worker: WorkerRecord
+    study_status: StudyStatus | None = None
+    study_version: int | None = None
+    taken_away: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What a recovery declared lost: ids.
+
+    Attributes:
+        workers: Now ``gone`` (a quarantined one stays that).
+        runs: Now ``infra/worker_lost``.
+        trials: Without an owner now, to be taken over for their next attempt.
+    """
+
+    workers: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    trials: tuple[int, ...] = ()
 
 
 class TrialEnd(TypedDict, total=False):

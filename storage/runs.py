@@ -8,12 +8,13 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from storage.clock import clock
 from storage.database import Database
 from storage.errors import AlreadyFinished, NotFound
 from storage.models import Run
 from storage.records import Json, RunEnd, RunRecord, TrialEnd, TrialRecord
-from storage.rows import RUN_COLUMNS, change_study, run_record
-from storage.trials import QUIET, finish_in
+from storage.rows import QUIET, RUN_COLUMNS, change_study, run_record
+from storage.trials import finish_in
 from storage.types import now
 
 
@@ -26,6 +27,7 @@ def start(
     trial_id: int | None = None,
     attempt: int = 1,
     hardware: Json | None = None,
+    worker_id: str | None = None,
 ) -> RunRecord:
     """Stores a run before its child starts. The same id again is the same run.
 
@@ -37,6 +39,7 @@ def start(
         trial_id: The trial; None for runs of a study or a device.
         attempt: 1 for the first run of that purpose.
         hardware: What the numbers will belong to, as far as it is known.
+        worker_id: The worker whose heartbeats keep it; None for ``tuner run``, whose runs no recovery touches.
 
     Raises:
         NotFound: No such study or trial.
@@ -44,14 +47,16 @@ def start(
     values: dict[str, Any] = {
         "id": id, "study_id": study_id, "trial_id": trial_id, "purpose": purpose, "attempt": attempt,
         "hardware": hardware or {}, "measurement": {}, "step_seconds": [], "evidence": {}, "seconds": 0.0,
-        "started_at": now(),
+        "started_at": now(), "worker_id": worker_id,
     }  # fmt: skip
 
     def work(session: Session) -> RunRecord:
         known = session.execute(select(*RUN_COLUMNS).where(Run.id == id)).one_or_none()
         if known is not None:
             return run_record(known)
-        session.execute(insert(Run).values(**values))
+        version = change_study(session, study_id)
+        heartbeat_at = None if worker_id is None else clock(session)
+        session.execute(insert(Run).values(changed=version, heartbeat_at=heartbeat_at, **values))
         return _get(session, id)
 
     try:
@@ -112,9 +117,9 @@ def keep_late(database: Database, id: str, *, result: Json) -> RunRecord:
 
     def work(session: Session) -> RunRecord:
         known = _get(session, id)
-        change_study(session, known.study_id)
-        evidence = {**known.evidence, "late": result}
-        session.execute(update(Run).where(Run.id == id).values(evidence=evidence), execution_options=QUIET)
+        version = change_study(session, known.study_id)
+        kept = {"evidence": {**known.evidence, "late": result}, "changed": version}
+        session.execute(update(Run).where(Run.id == id).values(**kept), execution_options=QUIET)
         return _get(session, id)
 
     return database.write(work, repeatable=True)
@@ -138,6 +143,23 @@ def list_of(
     return _where(database, *conditions)
 
 
+def changed_since(database: Database, study_id: int, version: int) -> tuple[RunRecord, ...]:
+    """The runs of a study that are new or changed since, by the time they started.
+
+    Args:
+        database: The store.
+        study_id: The study.
+        version: The largest ``changed`` seen so far; 0 for all runs. Heartbeats are no changes.
+    """
+    return _where(database, Run.study_id == study_id, Run.changed > version)
+
+
+def attempts(database: Database, trial_id: int, *, purpose: str = "search") -> tuple[RunRecord, ...]:
+    """How a trial was tried so far: its runs of one purpose by attempt, the open one included."""
+    found = _where(database, Run.trial_id == trial_id, Run.purpose == purpose)
+    return tuple(sorted(found, key=lambda run: run.attempt))
+
+
 def unfinished(
     database: Database, *, study_id: int | None = None, trial_id: int | None = None
 ) -> tuple[RunRecord, ...]:
@@ -156,9 +178,9 @@ def _finish_in(session: Session, id: str, outcome: str, fields: RunEnd) -> RunRe
     unknown = set(fields) - set(RunEnd.__annotations__)
     if unknown:
         raise TypeError(f"cannot be stored with a run: {', '.join(sorted(unknown))}")
-    statement = (
-        update(Run).where(Run.id == id, Run.outcome.is_(None)).values(outcome=outcome, finished_at=now(), **fields)
-    )
+    version = change_study(session, _get(session, id).study_id)
+    values = {"outcome": outcome, "finished_at": now(), "changed": version, **fields}
+    statement = update(Run).where(Run.id == id, Run.outcome.is_(None)).values(**values)
     session.execute(statement, execution_options=QUIET)
     stored = _get(session, id)
     if stored.outcome != outcome:

@@ -13,7 +13,7 @@ from storage.locks import lock_key
 
 SchemaState = Literal["current", "missing", "old", "newer"]
 VERSION_TABLE = "tuner_schema_version"
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Every revision, oldest first. Kept here so that a look at the version needs no Alembic (0.3 s to import)."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import delete as delete_rows
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -11,7 +13,7 @@ from storage.database import Database
 from storage.errors import InvalidName, NameTaken, NotFound
 from storage.models import Run, Study, Trial
 from storage.records import Json, StudyRecord, StudyStatus
-from storage.rows import STUDY_COLUMNS, change_study, study_record
+from storage.rows import QUIET, STUDY_COLUMNS, change_study, study_record
 from storage.types import now
 
 ENDED: frozenset[StudyStatus] = frozenset({"finished", "failed", "cancelled"})
@@ -43,19 +45,20 @@ def create(database: Database, *, name: str, spec: Json, identity: Json) -> Stud
         InvalidName: The name cannot be used.
         NameTaken: A study of this name exists: :func:`find` it.
     """
-    values = {
-        "name": check_name(name), "status": "queued", "spec": spec, "identity": identity, "facts": {}, "seconds": 0.0,
-        "version": 0, "trial_count": 0, "created_at": now(),
-    }  # fmt: skip
-
-    def work(session: Session) -> StudyRecord:
-        session.execute(insert(Study).values(**values))
-        return _by_name(session, name)
-
     try:
-        return database.write(work)
+        return database.write(lambda session: create_in(session, name=name, spec=spec, identity=identity))
     except IntegrityError as error:
         raise NameTaken(f"a study named {name!r} exists already") from error
+
+
+def create_in(session: Session, *, name: str, spec: Json, identity: Json, **more: object) -> StudyRecord:
+    """:func:`create` inside a transaction; a name that is taken is an ``IntegrityError``. ``more``: further columns."""
+    values = {
+        "name": check_name(name), "status": "queued", "spec": spec, "identity": identity, "facts": {}, "seconds": 0.0,
+        "version": 0, "trial_count": 0, "created_at": now(), **more,
+    }  # fmt: skip
+    session.execute(insert(Study).values(**values))
+    return _by_name(session, name)
 
 
 def find(database: Database, name: str) -> StudyRecord | None:
@@ -71,7 +74,20 @@ def get(database: Database, id: int) -> StudyRecord:
     Raises:
         NotFound: No such study.
     """
-    return database.read(lambda session: _by_id(session, id))
+    return database.read(lambda session: get_in(session, id))
+
+
+def get_in(session: Session, id: int) -> StudyRecord:
+    """:func:`get` inside a transaction."""
+    row = session.execute(select(*STUDY_COLUMNS).where(Study.id == id)).one_or_none()
+    if row is None:
+        raise NotFound(f"no study with id {id}")
+    return study_record(row)
+
+
+def status_of(database: Database, id: int) -> StudyStatus | None:
+    """Its status and nothing else, for those who look every second; None when it is no longer stored."""
+    return database.read(lambda session: session.scalar(select(Study.status).where(Study.id == id)))
 
 
 def list_all(database: Database, *, limit: int = 100, offset: int = 0) -> tuple[StudyRecord, ...]:
@@ -80,14 +96,53 @@ def list_all(database: Database, *, limit: int = 100, offset: int = 0) -> tuple[
     return tuple(map(study_record, database.read(lambda session: session.execute(statement).all())))
 
 
-def set_status(database: Database, id: int, status: StudyStatus, stop_reason: str | None = None) -> StudyRecord:
+def set_status(
+    database: Database,
+    id: int,
+    status: StudyStatus,
+    stop_reason: str | None = None,
+    *,
+    only_from: Collection[StudyStatus] | None = None,
+) -> StudyRecord:
     """Changes the status; an ended study gets its ``finished_at``, one that goes on loses it and its reason.
+
+    Args:
+        database: The store.
+        id: The study.
+        status: The new one.
+        stop_reason: Why it ended, for people.
+        only_from: Nothing is changed where the status is none of these by now: what a person set meanwhile stays. None
+            changes it in any case.
+
+    Returns:
+        The study as it is then.
 
     Raises:
         NotFound: No such study.
     """
-    finished_at = now() if status in ENDED else None
-    return _change(database, id, status=status, stop_reason=stop_reason, finished_at=finished_at)
+
+    def work(session: Session) -> StudyRecord:
+        set_status_in(session, id, status, stop_reason, only_from=only_from)
+        return get_in(session, id)
+
+    return database.write(work, repeatable=True)
+
+
+def set_status_in(
+    session: Session,
+    id: int,
+    status: StudyStatus,
+    stop_reason: str | None = None,
+    *,
+    only_from: Collection[StudyStatus] | None = None,
+) -> bool:
+    """:func:`set_status` inside a transaction; returns whether it was changed."""
+    values = {"status": status, "stop_reason": stop_reason, "finished_at": now() if status in ENDED else None}
+    statement = update(Study).where(Study.id == id).values(version=Study.version + 1, **values)
+    if only_from is not None:
+        statement = statement.where(Study.status.in_(only_from))
+    changed = session.execute(statement.returning(Study.id), execution_options=QUIET).one_or_none()
+    return changed is not None
 
 
 def set_facts(
@@ -120,7 +175,7 @@ def add_seconds(database: Database, id: int, seconds: float) -> StudyRecord:
 
     def work(session: Session) -> StudyRecord:
         change_study(session, id, seconds=Study.seconds + seconds)
-        return _by_id(session, id)
+        return get_in(session, id)
 
     return database.write(work)
 
@@ -131,29 +186,23 @@ def delete(database: Database, id: int) -> None:
     Raises:
         NotFound: No such study.
     """
+    database.write(lambda session: delete_in(session, id))
 
-    def work(session: Session) -> None:
-        change_study(session, id)
-        session.execute(delete_rows(Run).where(Run.study_id == id))
-        session.execute(delete_rows(Trial).where(Trial.study_id == id))
-        session.execute(delete_rows(Study).where(Study.id == id))
 
-    database.write(work)
+def delete_in(session: Session, id: int) -> None:
+    """:func:`delete` inside a transaction."""
+    change_study(session, id)
+    session.execute(delete_rows(Run).where(Run.study_id == id), execution_options=QUIET)
+    session.execute(delete_rows(Trial).where(Trial.study_id == id), execution_options=QUIET)
+    session.execute(delete_rows(Study).where(Study.id == id), execution_options=QUIET)
 
 
 def _change(database: Database, study_id: int, **values: object) -> StudyRecord:
     def work(session: Session) -> StudyRecord:
         change_study(session, study_id, **values)
-        return _by_id(session, study_id)
+        return get_in(session, study_id)
 
     return database.write(work, repeatable=True)
-
-
-def _by_id(session: Session, study_id: int) -> StudyRecord:
-    row = session.execute(select(*STUDY_COLUMNS).where(Study.id == study_id)).one_or_none()
-    if row is None:
-        raise NotFound(f"no study with id {study_id}")
-    return study_record(row)
 
 
 def _by_name(session: Session, name: str) -> StudyRecord:

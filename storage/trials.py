@@ -12,10 +12,8 @@ from storage.database import Database
 from storage.errors import AlreadyFinished, NotFound
 from storage.models import Run, Study, Trial
 from storage.records import Json, TrialEnd, TrialRecord, TrialUpdate
-from storage.rows import TRIAL_COLUMNS, change_study, trial_record
+from storage.rows import QUIET, TRIAL_COLUMNS, change_study, trial_record
 from storage.types import now
-
-QUIET = {"synchronize_session": False}
 
 
 def reserve(
@@ -27,6 +25,7 @@ def reserve(
     source: str,
     max_trials: int | None = None,
     predicted_peak_memory_bytes: int | None = None,
+    worker_id: str | None = None,
 ) -> TrialRecord | None:
     """Takes the study's next number for a configuration. Safe from any number of processes.
 
@@ -38,6 +37,7 @@ def reserve(
         source: ``baseline`` or a sampler's name.
         max_trials: Trials the study may have at most; None for no limit.
         predicted_peak_memory_bytes: The prediction, where there is one.
+        worker_id: Whose trial it is; None for ``tuner run``.
 
     Returns:
         The new trial, without outcome; None when the study already has ``max_trials``.
@@ -48,27 +48,28 @@ def reserve(
     values = {
         "study_id": study_id, "config": config, "config_key": config_key, "source": source, "windows": 0,
         "confirmed": False, "metrics": {}, "evidence": {}, "seconds": 0.0, "created_at": now(),
-        "predicted_peak_memory_bytes": predicted_peak_memory_bytes,
+        "predicted_peak_memory_bytes": predicted_peak_memory_bytes, "worker_id": worker_id,
     }  # fmt: skip
 
     def work(session: Session) -> TrialRecord | None:
-        number = _next_number(session, study_id, max_trials)
-        if number is None:
+        taken = _next_number(session, study_id, max_trials)
+        if taken is None:
             return None
-        made = session.execute(insert(Trial).values(number=number, **values))
+        number, version = taken
+        made = session.execute(insert(Trial).values(number=number, changed=version, **values))
         return _get(session, made.inserted_primary_key[0])  # type: ignore[attr-defined]
 
     return database.write(work)
 
 
-def _next_number(session: Session, study_id: int, max_trials: int | None) -> int | None:
-    """Raises the study's count; its row stays locked until the transaction ends, so numbers have no gaps."""
-    change_study(session, study_id, trial_count=Study.trial_count + 1)
+def _next_number(session: Session, study_id: int, max_trials: int | None) -> tuple[int, int] | None:
+    """The number and the study's new version. Its row stays locked until the transaction ends: numbers have no gaps."""
+    version = change_study(session, study_id, trial_count=Study.trial_count + 1)
     count: int = session.execute(select(Study.trial_count).where(Study.id == study_id)).scalar_one()
     if max_trials is not None and count > max_trials:
         session.rollback()
         return None
-    return count - 1
+    return count - 1, version
 
 
 def finish(database: Database, trial_id: int, *, outcome: str, **fields: Unpack[TrialEnd]) -> TrialRecord:
@@ -83,12 +84,9 @@ def finish(database: Database, trial_id: int, *, outcome: str, **fields: Unpack[
 
 def finish_in(session: Session, trial_id: int, outcome: str, fields: TrialEnd) -> TrialRecord:
     """:func:`finish` inside a transaction."""
-    change_study(session, study_of(session, trial_id))
-    statement = (
-        update(Trial)
-        .where(Trial.id == trial_id, Trial.outcome.is_(None))
-        .values(outcome=outcome, finished_at=now(), **_known(fields, TrialEnd))
-    )
+    version = change_study(session, study_of(session, trial_id))
+    values = {"outcome": outcome, "finished_at": now(), "changed": version, **_known(fields, TrialEnd)}
+    statement = update(Trial).where(Trial.id == trial_id, Trial.outcome.is_(None)).values(**values)
     session.execute(statement, execution_options=QUIET)
     stored = _get(session, trial_id)
     if stored.outcome != outcome:
@@ -105,9 +103,10 @@ def update_fields(database: Database, trial_id: int, **fields: Unpack[TrialUpdat
     values = _known(fields, TrialUpdate)
 
     def work(session: Session) -> TrialRecord:
-        change_study(session, study_of(session, trial_id))
+        version = change_study(session, study_of(session, trial_id))
         if values:
-            session.execute(update(Trial).where(Trial.id == trial_id).values(**values), execution_options=QUIET)
+            changed = update(Trial).where(Trial.id == trial_id).values(changed=version, **values)
+            session.execute(changed, execution_options=QUIET)
         return _get(session, trial_id)
 
     return database.write(work, repeatable=True)
@@ -126,15 +125,85 @@ def release(database: Database, trial_id: int, *, evidence: Json | None = None) 
     Raises:
         NotFound: No such trial.
     """
-    values = {"outcome": "infra", "cause": "worker_lost", "confidence": "certain", "finished_at": now()}
 
     def work(session: Session) -> TrialRecord:
-        change_study(session, study_of(session, trial_id))
-        lost = update(Run).where(Run.trial_id == trial_id, Run.outcome.is_(None))
-        session.execute(lost.values(evidence=evidence or {}, **values), execution_options=QUIET)
+        version = change_study(session, study_of(session, trial_id))
+        lose_runs(session, version, Run.trial_id == trial_id, evidence=evidence or {})
+        owned = update(Trial).where(Trial.id == trial_id, Trial.outcome.is_(None), Trial.worker_id.is_not(None))
+        session.execute(owned.values(worker_id=None, changed=version), execution_options=QUIET)
         return _get(session, trial_id)
 
     return database.write(work, repeatable=True)
+
+
+def lose_runs(
+    session: Session, version: int, *conditions: ColumnElement[bool], evidence: Json
+) -> tuple[tuple[str, int | None], ...]:
+    """Makes open runs of one study ``infra/worker_lost``; returns id and trial id of those that were open until now.
+
+    Args:
+        session: In a transaction that has called :func:`storage.rows.change_study` for that study.
+        version: What that returned.
+        conditions: Which runs.
+        evidence: How it was noticed.
+    """
+    values = {"outcome": "infra", "cause": "worker_lost", "confidence": "certain", "finished_at": now()}
+    lost = update(Run).where(Run.outcome.is_(None), *conditions)
+    lost = lost.values(evidence=evidence, changed=version, **values)
+    found = session.execute(lost.returning(Run.id, Run.trial_id), execution_options=QUIET).all()
+    return tuple((id, trial_id) for id, trial_id in found)
+
+
+def reopen(database: Database, study_id: int) -> int:
+    """Takes up again what was cancelled when its study ended, for a study that goes on; returns how many trials.
+
+    They have no outcome again and get their next attempt.
+
+    Raises:
+        NotFound: No such study.
+    """
+    cancelled = (Trial.study_id == study_id, Trial.outcome == "cancelled")
+    if database.read(lambda session: session.scalar(select(Trial.id).where(*cancelled).limit(1))) is None:
+        return 0
+
+    def work(session: Session) -> int:
+        version = change_study(session, study_id)
+        values: dict[str, Any] = {"outcome": None, "cause": None, "confidence": None, "finished_at": None}
+        again = update(Trial).where(*cancelled).values(changed=version, worker_id=None, evidence={}, **values)
+        return len(session.execute(again.returning(Trial.id), execution_options=QUIET).all())
+
+    return database.write(work, repeatable=True)
+
+
+def take_over(database: Database, *, study_id: int, worker_id: str) -> TrialRecord | None:
+    """Gives a worker the first trial that has neither an outcome nor an owner: its next attempt is this worker's.
+
+    Runs that its former owner left open become ``infra/worker_lost``. Safe from any number of processes. How often it
+    was tried already: :func:`storage.runs.attempts`.
+
+    Returns:
+        The trial, now the worker's; None when there is none.
+
+    Raises:
+        NotFound: No such study.
+    """
+    free = (Trial.study_id == study_id, Trial.outcome.is_(None), Trial.worker_id.is_(None))
+    first = select(Trial.id).where(*free).order_by(Trial.number).limit(1)
+    if database.read(lambda session: session.scalar(first)) is None:
+        return None
+
+    def work(session: Session) -> TrialRecord | None:
+        version = change_study(session, study_id)
+        trial_id = session.scalar(first)
+        if trial_id is None:
+            session.rollback()
+            return None
+        lose_runs(session, version, Run.trial_id == trial_id, evidence={"text": "its worker left it open"})
+        taken = update(Trial).where(Trial.id == trial_id).values(worker_id=worker_id, changed=version)
+        session.execute(taken, execution_options=QUIET)
+        return _get(session, trial_id)
+
+    return database.write(work)
 
 
 def get(database: Database, trial_id: int) -> TrialRecord:
@@ -149,6 +218,18 @@ def get(database: Database, trial_id: int) -> TrialRecord:
 def list_of(database: Database, study_id: int) -> tuple[TrialRecord, ...]:
     """All trials of a study by number."""
     return _where(database, Trial.study_id == study_id)
+
+
+def changed_since(database: Database, study_id: int, version: int) -> tuple[TrialRecord, ...]:
+    """The trials of a study that are new or changed since, by number.
+
+    Args:
+        database: The store.
+        study_id: The study.
+        version: The largest ``changed`` seen so far; 0 for all trials. Changes are committed in the order of their
+            versions, so nothing is passed over.
+    """
+    return _where(database, Trial.study_id == study_id, Trial.changed > version)
 
 
 def by_ids(database: Database, trial_ids: Sequence[int]) -> tuple[TrialRecord, ...]:

@@ -29,6 +29,7 @@ from psycopg2 import sql
 from sqlalchemy.engine import URL
 
 from storage.database import Database
+from storage.models import Base
 from storage.url import normalise_url
 
 HOW_TO_INSTALL = """These tests need a real PostgreSQL (they start it themselves) and found none. One of:
@@ -304,3 +305,40 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'empty.db'}"
     url: str = request.getfixturevalue("empty_postgres_url")
     return url
+
+
+@pytest.fixture(scope="session")
+def _shared_stores(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Database]]:
+    """One store of each kind for the whole session, made when it is first asked for."""
+    made: dict[str, Database] = {}
+
+    def of(kind: str) -> Database:
+        if kind not in made:
+            made[kind] = _make_store(kind, request, tmp_path_factory)
+            made[kind].migrate()
+        return made[kind]
+
+    yield of
+    for store in made.values():
+        store.close()
+
+
+def _make_store(kind: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Database:
+    if kind == "sqlite":
+        return Database.open(str(folders.mktemp("store") / "shared.db"))
+    server: Server = request.getfixturevalue("postgres_server")
+    name = server.create(template=request.getfixturevalue("migrated_template"))
+    request.addfinalizer(lambda: server.drop(name))
+    return Database.open(server.url(name), application_name="tuner-tests")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def emptied_database(request: pytest.FixtureRequest, _shared_stores: Callable[[str], Database]) -> Database:
+    """Like ``database``, ten times as fast: one store for all tests, emptied before each. Ids go on rising."""
+    store = _shared_stores(request.param)
+    with store.transaction() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(table.delete())
+    return store

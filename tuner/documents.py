@@ -54,7 +54,12 @@ RESULT = _fields(
     ("speedup_over_baseline_interval", "[low, high]", "95 % interval of that ratio; one that holds 1 is a tie."),
     ("speedup_reason", "text", "Why no speed-up is stated; null when one is."),
     ("headroom_bytes", "integer", "What the best leaves of the limit; null without both."),
-    ("knee", "integer", "Number of the front's trial farthest from the line between its ends; null without one."),
+    (
+        "knee",
+        "integer",
+        "Number of the front's trial farthest from the line between its ends; its fastest where the "
+        "front has one or two points; null without a front.",
+    ),
     ("ties", "list of integers", "Trials that may be as fast as the best: their intervals overlap."),
     ("demoted", "list of objects", "`number` and `reason` of trials that a longer run has thrown out."),
     ("fits_without_margin", "list of trials", "Over the limit, inside the device: they fit without the headroom."),
@@ -65,9 +70,26 @@ RESULT = _fields(
         "number",
         "Factor that brought throughputs of unconfirmed trials to the confirmation's level; 1 before.",
     ),
+    (
+        "explanation",
+        "list of objects",
+        "Why the best is faster than the baseline, change by change, in order: the fields of a step below. Empty where "
+        "the baseline is the best; null without both.",
+    ),
     ("notices", "list of text", "What a person should know beside the numbers."),
 )
 """``run`` and ``show``."""
+
+STEP = _fields(
+    ("knobs", "list of objects", "`knob`, `from` and `to`; several only where `source` is `together`."),
+    ("gain", "number", "Throughput after over before; all gains multiply to `speedup_over_baseline`."),
+    ("gain_interval", "[low, high]", "95 % interval of it."),
+    ("memory_bytes", "integer", "What it added to the peak, negative where it saved; null where that is not known."),
+    ("source", "text", "`measured`: between two trials that differ in this knob alone. `together`: no trial tells "
+     "these knobs apart. `modelled`: measured together, split by the cost model."),
+    ("trials", "list of integers", "The two measured trials it lies between."),
+)  # fmt: skip
+"""One change of the explanation."""
 
 FRONT = _fields(("study", "text", "Its name."), ("trials", "list of trials", "The front."))
 """``front``."""
@@ -151,6 +173,7 @@ class Layout:
 LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Result", commands="`tuner run`, `tuner show`", fields=RESULT),
     Layout(title="Trial", commands="inside the others", fields=TRIAL),
+    Layout(title="Step", commands="inside `explanation`", fields=STEP),
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
     Layout(title="Estimate", commands="`tuner estimate`", fields=ESTIMATE),
     Layout(title="Export", commands="`tuner export`", fields=EXPORT),

@@ -3,7 +3,8 @@
 TightfitError            exit 1, one sentence, no traceback (``--debug`` shows it)
 ├── SpecError            exit 2: the spec (or an argument) cannot be used; names line, reason and fix
 ├── StudyError           exit 2: no such study, or the same name means another study
-└── StoreError           exit 1: the store cannot be reached, or its schema is not ours
+├── StoreError           exit 1: the store cannot be reached, or its schema is not ours
+└── MachineError         this machine cannot run it now: the outcome ``infra`` of a run, no error of the study
 """
 
 from __future__ import annotations
@@ -27,6 +28,18 @@ class StoreError(TightfitError):
     """The store cannot be reached or its schema is not ours."""
 
 
+class MachineError(TightfitError):
+    """This machine cannot start or hold a run now.
+
+    Attributes:
+        cause: A cause of the outcome ``infra``; None where none of them says it.
+    """
+
+    def __init__(self, text: str, cause: str | None = None) -> None:
+        self.cause = cause
+        super().__init__(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SpecProblem:
     """One problem of a spec.
@@ -45,7 +58,12 @@ class SpecProblem:
 
 
 class SpecError(TightfitError):
-    """All problems of a spec at once."""
+    """All problems of a spec at once.
+
+    Args:
+        problems: At least one.
+        source: What the messages call the spec; empty where only its keys are known (found in preparation).
+    """
 
     exit_status = 2
 
@@ -56,4 +74,5 @@ class SpecError(TightfitError):
 
     def _line(self, problem: SpecProblem) -> str:
         place = self.source if problem.line is None else f"{self.source}:{problem.line}"
-        return f"{place}: {problem.where or 'file'}: {problem.reason}. {problem.fix}".rstrip()
+        parts = (place, problem.where or "file", f"{problem.reason.rstrip('.')}. {problem.fix}".rstrip())
+        return ": ".join(part for part in parts if part)

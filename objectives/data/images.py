@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,61 +20,100 @@ ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", "
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 """Per channel, of values from 0 to 1: ImageNet's, which transformers' own processors use."""
+NO_PICTURE = "no usable picture in a class folder: not a class"
 FILES, LABELS = "files", "labels.npy"
 
 
 def class_folders(root: Path) -> list[Path]:
-    """The folders right under ``root``, sorted by name: label ``i`` is the ``i``-th.
+    """The folders right under ``root`` that hold a picture, sorted by name: label ``i`` is the ``i``-th.
 
     Raises:
         ObjectiveError: There is no such folder, or fewer than two classes.
     """
     if not root.is_dir():
         raise ObjectiveError(f"objective.data.path: no folder {root}")
-    classes = sorted(place for place in root.iterdir() if place.is_dir() and not place.name.startswith("."))
+    classes = [place for place in _folders(root) if next(_picture_files(place), None) is not None]
     if len(classes) < 2:
-        raise ObjectiveError(f"objective.data.path: {root} has {len(classes)} class folders; at least two are needed")
+        raise ObjectiveError(
+            f"objective.data.path: {root} has {len(classes)} class folders with pictures; at least two are needed"
+            f"{_named(folders_without_picture(root, classes))}"
+        )
     return classes
+
+
+def folders_without_picture(root: Path, classes: Sequence[Path]) -> list[Path]:
+    """The folders right under ``root`` that are no class."""
+    return [place for place in _folders(root) if place not in set(classes)]
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(place for place in root.iterdir() if place.is_dir() and not place.name.startswith("."))
+
+
+def _named(without: Sequence[Path]) -> str:
+    names = ", ".join(place.name for place in without[:5])
+    return f". Without a picture: {names}. Known endings: {', '.join(sorted(ENDINGS))}" if names else ""
+
+
+def _picture_files(place: Path) -> Iterator[Path]:
+    return (file for file in place.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
 
 
 def find_pictures(classes: Sequence[Path]) -> list[tuple[Path, int]]:
     """Every picture file with its label, in the study's fixed order (shuffled from seed 0)."""
-    found = [
-        (file, label)
-        for label, place in enumerate(classes)
-        for file in sorted(place.rglob("*"))
-        if file.suffix.lower() in ENDINGS and file.is_file()
-    ]
+    found = [(file, label) for label, place in enumerate(classes) for file in sorted(_picture_files(place))]
     return [found[index] for index in np.random.default_rng(0).permutation(len(found))]
 
 
-def write_pictures(folder: Path, pictures: Sequence[tuple[Path, int]], sample_files: int) -> dict[str, Any]:
+def write_pictures(
+    folder: Path, pictures: Sequence[tuple[Path, int]], sample_files: int, without: Sequence[Path] = ()
+) -> dict[str, Any]:
     """Writes the index of the readable ones. Returns facts about them.
 
+    A class none of whose pictures can be read is no class: the labels above it move down by one.
+
+    Args:
+        folder: Where to.
+        pictures: Every file with its label.
+        sample_files: So many are taken at most.
+        without: Class folders without a picture, to be counted as left out.
+
     Raises:
-        ObjectiveError: None can be read.
+        ObjectiveError: None can be read, or those of one class alone.
     """
     skips = Skips()
-    kept: list[int] = []
-
-    def names() -> Iterator[bytes]:
-        for file, label in pictures:
-            if len(kept) >= sample_files:
-                return
-            if reason := _unreadable(file):
-                skips.add(reason, file.name)
-                continue
-            kept.append(label)
-            yield os.fsencode(file)
-
-    write_ragged(folder, FILES, names(), np.uint8)
-    np.save(folder / LABELS, np.array(kept, dtype=np.int64))
-    if not kept:
+    kept, unread = _readable(pictures, sample_files, skips)
+    files = Counter(label for _, label in pictures)
+    classes = [label for label in sorted(files) if unread[label] < files[label]]
+    if not kept or len(classes) < 2:
+        which = "these" if not kept else "all but one of these"
         raise ObjectiveError(
-            f"objective.data: no picture in these class folders can be read ({skips}). Known endings: "
+            f"objective.data: no picture in {which} class folders can be read ({skips}). Known endings: "
             f"{', '.join(sorted(ENDINGS))}"
         )
-    return {"rows": len(kept), "skipped": skips.to_mapping(), "mean_tokens_per_row": {}}
+    write_ragged(folder, FILES, (os.fsencode(file) for file, _ in kept), np.uint8)
+    np.save(folder / LABELS, np.searchsorted(classes, np.array([label for _, label in kept], dtype=np.int64)))
+    broken = [next(file.parent for file, label in pictures if label == each) for each in files if each not in classes]
+    for place in (*without, *broken):
+        skips.add(NO_PICTURE, place.name)
+    return {"rows": len(kept), "classes": len(classes), "skipped": skips.to_mapping(), "mean_tokens_per_row": {}}
+
+
+def _readable(
+    pictures: Sequence[tuple[Path, int]], sample_files: int, skips: Skips
+) -> tuple[list[tuple[Path, int]], Counter[int]]:
+    """The first readable ones, and how many of each label were not."""
+    kept: list[tuple[Path, int]] = []
+    unread: Counter[int] = Counter()
+    for file, label in pictures:
+        if len(kept) >= sample_files:
+            break
+        if reason := _unreadable(file):
+            skips.add(reason, file.name)
+            unread[label] += 1
+        else:
+            kept.append((file, label))
+    return kept, unread
 
 
 def _unreadable(file: Path) -> str | None:

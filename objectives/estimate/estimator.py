@@ -66,10 +66,7 @@ class Estimator:
             yield from self._predict_family(family, list(members))
 
     def _family(self, config: TrainingConfig) -> TrainingConfig:
-        """The configuration with everything at its default that does not decide a micro-step's memory."""
-        default = TrainingConfig()
-        left_out = ("micro_batch_size", "accumulation_steps", "optimizer", "compile", *HOST_KNOBS)
-        family = replace(config, **{name: getattr(default, name) for name in left_out})
+        family = family_of(config)
         return family.with_values(attention=self._attention(family.attention))
 
     def _attention(self, name: str) -> str:
@@ -173,6 +170,21 @@ class Estimator:
         if micro.guessed:
             notes.append("the loss reads a value that only a run knows; 0 was taken")
         return notes
+
+
+def family_of(config: TrainingConfig) -> TrainingConfig:
+    """The configuration with everything at its default that does not decide a micro-step's memory."""
+    default = TrainingConfig()
+    left_out = ("micro_batch_size", "accumulation_steps", "optimizer", "compile", *HOST_KNOBS)
+    return replace(config, **{name: getattr(default, name) for name in left_out})
+
+
+def families(configs: Iterable[TrainingConfig]) -> list[list[TrainingConfig]]:
+    """The configurations by family, in the order in which the families first occur."""
+    found: dict[TrainingConfig, list[TrainingConfig]] = {}
+    for config in configs:
+        found.setdefault(family_of(config), []).append(config)
+    return list(found.values())
 
 
 def predict(

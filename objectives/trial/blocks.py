@@ -92,17 +92,19 @@ class BlockLoop:
     def warm_up(self) -> float:
         """Runs blocks until their times have settled and the asked load is over; returns the seconds it took.
 
-        At most as long as the longest window, beside the load.
+        At most as long as the longest window, beside the load. Asked to stop, its last block is all that is measured.
         """
-        begun, seconds = time.perf_counter(), []
+        begun, seconds, blocks = time.perf_counter(), [], []
         load = self._plan.warm_load_seconds
         while not self._channel.stop_requested:
-            seconds.append(self._block().step_seconds)
+            blocks = [self._block()]
+            seconds.append(blocks[0].step_seconds)
             elapsed = time.perf_counter() - begun
             if elapsed >= load and (is_warm(seconds) or elapsed >= load + self._plan.max_seconds):
                 break
         self._warm_up_seconds = seconds
-        self._losses.clear()
+        self._window = blocks if self._channel.stop_requested else []
+        self._losses = self._losses[len(self._losses) - len(self._window) :]
         return time.perf_counter() - begun
 
     def measure(self, *, between: Callable[[], None] = lambda: None) -> float:
@@ -112,12 +114,12 @@ class BlockLoop:
             NumericalFault: The scaler skipped more than a fifth of the updates.
         """
         begun = time.perf_counter()
-        while True:
+        while not (self._channel.stop_requested and self._window):
             self._window.append(self._block())
             between()
-            elapsed = time.perf_counter() - begun
-            if self._channel.stop_requested or narrow_enough(self._window, self._plan, elapsed):
+            if narrow_enough(self._window, self._plan, time.perf_counter() - begun):
                 break
+        elapsed = time.perf_counter() - begun
         self._drop_late_warm_up()
         skipped = self._skipped
         if skipped > LARGEST_SKIPPED_SHARE * len(self._window):
@@ -138,8 +140,13 @@ class BlockLoop:
     def _skipped(self) -> int:
         return sum(not block.applied for block in self._window)
 
-    def stall(self) -> float:
-        """Share of a micro-step that waits for its data: the window's last block against its own batches, in place."""
+    def stall(self) -> float | None:
+        """Share of a micro-step that waits for its data: the window's last block against its own batches, in place.
+
+        None when the run was asked to stop: it ends at once.
+        """
+        if self._channel.stop_requested:
+            return None
         loaded = self._window[-1].micro_seconds
         self._timer.start()
         for placed in self._placed:

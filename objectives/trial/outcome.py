@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from objectives.trial.faults.causes import CAUSES, OUTCOMES, OutcomeMeaning, Teaches
-from objectives.trial.faults.consequences import fingerprint, same_failure, should_retry, teaches
+from objectives.trial.faults.consequences import INFRA_ATTEMPTS, fingerprint, same_failure, should_retry, teaches
 from objectives.trial.faults.kind import NEAR_FULL_SHARE, Fault
 from objectives.trial.faults.log import ended_itself, fatal_records
 from objectives.trial.faults.machine import SHM
@@ -26,9 +26,9 @@ from objectives.trial.faults.sizes import extract_numbers
 from objectives.trial.faults.table import KINDS
 
 __all__ = [
-    "CAUSES", "OUTCOMES", "Confidence", "Ending", "ExceptionRecord", "Outcome", "OutcomeMeaning", "Retry", "Teaches",
-    "Verdict", "blame", "classify", "extract_numbers", "fingerprint", "judge_measurement", "same_failure",
-    "should_retry", "teaches",
+    "CAUSES", "INFRA_ATTEMPTS", "OUTCOMES", "Confidence", "Ending", "ExceptionRecord", "Outcome", "OutcomeMeaning",
+    "Retry", "Teaches", "Verdict", "blame", "classify", "extract_numbers", "fingerprint", "judge_measurement",
+    "same_failure", "should_retry", "teaches",
 ]  # fmt: skip
 
 SKIPPED_SHARE_LIMIT = 0.2

@@ -110,13 +110,13 @@ def test_many_at_once_add_each_trial_once(database: Database, study: StudyRecord
         assert sorted(trial.user_attrs["number"] for trial in shown.trials) == list(range(6))
 
 
-def test_further_windows_are_shown_once_the_study_is_settled(database: Database, study: StudyRecord) -> None:
+def test_further_windows_are_shown_at_the_next_healing(database: Database, study: StudyRecord) -> None:
     trial = add(database, study, "completed", 20.0, 90)
     projection = Projection(database)
     projection.heal(study.id)
-    assert projection.settle(study.id) == 0
+    assert projection.heal(study.id) == 0
     trials.update_fields(database, trial, throughput=25.0, windows=2)
-    assert projection.settle(study.id) == 2
+    assert [projection.heal(study.id), projection.heal(study.id)] == [1, 0]
     with opened(database, study) as shown:
         assert shown.trials[1].values == [25.0, 90.0]
 

@@ -17,6 +17,7 @@ from storage import runs, studies, trials
 from storage.database import Database
 from storage.errors import StorageError, StoreUnavailable
 from storage.models import Study
+from storage.schema import REVISIONS
 
 
 def connections(server: Server, database: Database) -> list[str]:
@@ -212,7 +213,7 @@ def test_a_store_that_was_not_there_when_it_was_opened(postgres_server: Server) 
 def test_an_old_shared_store_is_not_changed_unasked(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.schema.REVISIONS", ("0001", "0002"))
+    monkeypatch.setattr("storage.schema.REVISIONS", (*REVISIONS, "9999"))
     assert postgres_database.check() == "old"
     with pytest.raises(StorageError, match="older version: run `tuner db migrate`"):
         postgres_database.prepare()

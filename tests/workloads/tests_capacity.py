@@ -1,7 +1,7 @@
 """A model of known memory and speed, really allocated and really waited for: what a study can be checked against.
 
 Memory grows by ``mib_per_sample`` a sample of the micro-batch, a step takes a floor and a slope. ``faults`` name what
-goes wrong where: ``{"precision=bf16-mixed": "crash"}``.
+goes wrong where: ``{"precision=bf16-mixed": "crash"}``; ``slow`` says how many times longer a step takes there.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class CapacityWorkload:
         self._slope = float(settings.get("slope_seconds", 0.001))
         self._faults: Mapping[str, str] = settings.get("faults", {})
         self._late = settings.get("late")
+        self._slow: Mapping[str, float] = settings.get("slow", {})
         self._chosen: dict[str, str] = {}
         self._calls = 0
         self._optimizer: torch.optim.Optimizer | None = None
@@ -51,7 +52,8 @@ class CapacityWorkload:
         self._fail(len(batch), torch.is_autocast_enabled("cpu"))
         held = torch.ones(int(len(batch) * self._mib * MIB / 4))
         held[::1024] += 1.0
-        time.sleep(self._floor + self._slope * len(batch))
+        factor = self._slow.get("mixed", 1.0) if torch.is_autocast_enabled("cpu") else 1.0
+        time.sleep(factor * (self._floor + self._slope * len(batch)))
         return model(batch).square().sum() + 0.0 * held[0], len(batch)
 
     def longest(self, micro_batch_size: int) -> torch.Tensor:

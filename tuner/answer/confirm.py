@@ -12,22 +12,18 @@ from statistics import fmean
 
 from objectives.config import TrainingConfig
 from storage.records import RunRecord, TrialRecord
-from tuner.answer.contenders import NO_FAULT, contenders
+from tuner.answer.contenders import ATTEMPTS, FEWEST_ROUNDS, NO_FAULT, contenders
 from tuner.search.schedule import History
 from tuner.spec.model import StudySpec
 
 WINDOW_FACTOR = 2.0
 """A confirmation run measures at least so many times the search window."""
 
-FEWEST_ROUNDS = 2
 MOST_ROUNDS = 5
 ROUNDS_WITHOUT_LIMIT = 3
 
 CONFIRMED_WITHOUT_LIMIT = 4
 """Trials confirmed when no time limit says how far it reaches, the baseline not counted."""
-
-ATTEMPTS = 3
-"""Runs of one trial that machines may fail before the confirmation goes on without it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,8 @@ from typing import Any
 from objectives.knobs import facts_from_mapping
 from objectives.knobs.knob import Facts
 from storage.records import RunRecord, StudyRecord, TrialRecord
+from tuner.answer.explain import explanation
+from tuner.answer.notices import notices
 from tuner.answer.verdict import Confirmation, confirmation
 from tuner.search.baseline import baseline_config
 from tuner.search.batch import GlobalBatch
@@ -118,7 +120,7 @@ def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[
     (numbers of trials that may be as fast as the best), ``demoted``, ``knee`` (a trial number), ``headroom_bytes``
     (what the best leaves of the limit), ``fits_without_margin`` (trials between the limit and the device's memory),
     ``refused`` choices, ``between_run_spread`` (relative, one standard deviation), ``search_level`` (the factor that
-    brought numbers of unconfirmed trials to the confirmation's level) and ``notices``.
+    brought numbers of unconfirmed trials to the confirmation's level), ``explanation`` and ``notices``.
     """
     view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
     return _head(view) | _winner(view) | _around(view)
@@ -193,7 +195,7 @@ def _winner(view: StudyView) -> Json:
 
 def _around(view: StudyView) -> Json:
     answer, numbers = view.answer, {each.id: each.number for each in view.ended}
-    middle = knee(view.front)
+    middle, steps = knee(view.front), explanation(view)
     spread = study_spread(view.runs, view.trials, view.history.device_kind)
     return {
         "knee": None if middle is None else middle.number,
@@ -203,7 +205,8 @@ def _around(view: StudyView) -> Json:
         "refused": _refused(view),
         "between_run_spread": spread.relative if spread.windows else None,
         "search_level": view.level,
-        "notices": _notices(view),
+        "explanation": None if steps is None else [each.to_json() for each in steps],
+        "notices": notices(view),
     }
 
 
@@ -226,25 +229,9 @@ def _refused(view: StudyView) -> list[Json]:
     """What the machine (or the batch) refused before a trial."""
     if view.facts is None:
         return []
-    data = view.study.facts.get("data") or {}
-    batch = GlobalBatch(
-        samples=view.spec.global_batch_size,
-        tokens=view.spec.global_batch_tokens,
-        tokens_per_row=data.get("mean_tokens_per_row", {}),
-    )
+    spec, data = view.spec, view.study.facts.get("data") or {}
+    batch = GlobalBatch.of(samples=spec.global_batch_size, tokens=spec.global_batch_tokens, data=data)
     baseline = baseline_config(view.spec, view.facts, batch)
     space = make_space(view.spec, view.facts, batch, baseline.config.knobs())
     split = ((*choice.partition("="), reason) for choice, reason in space.refused.items())
     return [{"knob": name, "value": value or None, "reason": reason} for name, _, value, reason in split]
-
-
-def _notices(view: StudyView) -> list[str]:
-    """What a person should know beside the numbers, in sentences."""
-    said = []
-    if view.answer.best is None and any(each.outcome == "completed" for each in view.ended):
-        said.append("no configuration has been confirmed: the front's numbers are from short search windows")
-    if view.answer.no_speedup is not None:
-        said.append(f"no speed-up is stated: {view.answer.no_speedup}")
-    if any(each.disturbed for each in view.history.intervals.values()):
-        said.append("some trials were only measured while the machine was disturbed (the baseline was far off then)")
-    return said

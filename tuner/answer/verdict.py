@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage.records import RunRecord, TrialRecord
-from tuner.answer.confirm import FEWEST_ROUNDS
-from tuner.answer.contenders import NO_FAULT, contenders, demoted
+from tuner.answer.contenders import ATTEMPTS, FEWEST_ROUNDS, NO_FAULT, contenders, demoted
 from tuner.search.front import is_feasible
 from tuner.search.noise import (
     CONFIDENCE,
@@ -39,12 +38,14 @@ class Confirmation:
 
     Attributes:
         best: The fastest confirmed trial, never one slower than the baseline; None while nothing is confirmed.
-        intervals: Throughput of every confirmed trial, from its confirmation runs alone.
+        intervals: Throughput of every confirmed trial, from its confirmation runs alone, at the mean round's level: a
+            round that lacks a trial moves no mean, and the ratio of two means is their paired comparison.
         against_best: The best against each other confirmed trial, paired by round.
         ties: Trials that may be as fast: confirmed and inside the noise, or contenders the time did not reach.
         demoted: Reason for trials that failed in a later run.
         speedup: The best against the baseline; None without a confirmed baseline.
         no_speedup: Why there is none; None when there is one, and before there is a best.
+        fit: What the comparisons come from; None before there is one.
     """
 
     best: int | None = None
@@ -54,17 +55,25 @@ class Confirmation:
     demoted: Mapping[int, str] = field(default_factory=dict)
     speedup: Comparison | None = None
     no_speedup: str | None = None
+    fit: Fit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Fit:
-    """Least squares over trials and rounds: levels in log units per second, and what a difference is worth."""
+class Fit:
+    """Least squares over trials and rounds, by trial id.
+
+    Attributes:
+        levels: Natural logarithm of units per second, in the mean round.
+        variances: Of the difference of two levels.
+        freedom: Degrees of freedom behind them.
+    """
 
     levels: Mapping[int, float]
     variances: Mapping[tuple[int, int], float]
     freedom: float
 
-    def against(self, a: int, b: int, confidence: float) -> Comparison:
+    def against(self, a: int, b: int, confidence: float = CONFIDENCE) -> Comparison:
+        """How much faster ``a`` is than ``b``, paired by round."""
         error = math.sqrt(self.variances[a, b])
         return comparison(self.levels[a] - self.levels[b], error, self.freedom, confidence)
 
@@ -78,12 +87,17 @@ def confirmation(history: History) -> Confirmation:
     baseline = next((each for each in history.finished if each.number == 0), None)
     if not confirmed or _baseline_missing(baseline, confirmed, out, history):
         return Confirmation(demoted=out)
-    spread = pooled_spread((window for mine in confirmed.values() for window in mine), history.device_kind)
-    intervals = {trial_id: interval_of(mine, spread) for trial_id, mine in confirmed.items()}
     searched = study_spread(history.runs, history.trials, history.device_kind)
     fit = _fit(history.runs, confirmed, history.device_kind, searched.relative if searched.windows else 0.0)
     best = max(fit.levels, key=lambda trial_id: (fit.levels[trial_id], -trial_id))
-    return _answer(history, baseline, best, intervals, fit, out)
+    return _answer(history, baseline, best, _intervals(confirmed, fit, history.device_kind), fit, out)
+
+
+def _intervals(confirmed: Mapping[int, Sequence[Window]], fit: Fit, device_kind: str) -> dict[int, Interval]:
+    """Each trial's interval, around its level in the mean round."""
+    spread = pooled_spread((window for mine in confirmed.values() for window in mine), device_kind)
+    found = {trial_id: interval_of(mine, spread) for trial_id, mine in confirmed.items()}
+    return {each: known.scaled(math.exp(fit.levels[each]) / known.mean) for each, known in found.items()}
 
 
 def _answer(
@@ -91,7 +105,7 @@ def _answer(
     baseline: TrialRecord | None,
     best: int,
     intervals: Mapping[int, Interval],
-    fit: _Fit,
+    fit: Fit,
     out: Mapping[int, str],
 ) -> Confirmation:
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(fit.levels) - 1)
@@ -106,6 +120,7 @@ def _answer(
         demoted=out,
         speedup=_speedup(baseline, best, against),
         no_speedup=_no_speedup(baseline, best, against, out, history.limit_bytes),
+        fit=fit,
     )
 
 
@@ -116,7 +131,7 @@ def _baseline_missing(
     if baseline is None or not is_feasible(baseline, history.limit_bytes):
         return False
     failed = sum(run.outcome in NO_FAULT for run in history.runs_of(baseline.id, "confirm"))
-    return baseline.id not in confirmed and baseline.id not in out and failed == 0
+    return baseline.id not in confirmed and baseline.id not in out and failed < ATTEMPTS
 
 
 def _speedup(baseline: TrialRecord | None, best: int, against: Mapping[int, Comparison]) -> Comparison | None:
@@ -147,7 +162,7 @@ def _no_speedup(
     return "the baseline could not be confirmed"
 
 
-def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], device_kind: str, spread: float) -> _Fit:
+def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], device_kind: str, spread: float) -> Fit:
     """Ordinary least squares on trial and round indicators; numpy's pseudo-inverse copes with missing cells.
 
     Few rounds say little about their own residual, so the spread the search saw between runs stands in for the prior's
@@ -170,8 +185,9 @@ def _fit(runs: Sequence[RunRecord], confirmed: Mapping[int, Sequence[Window]], d
     variance = (PRIOR_FREEDOM * prior**2 + squares) / (PRIOR_FREEDOM + freedom)
     ids = list(confirmed)
     index = {each: columns[each] for each in ids}
-    return _Fit(
-        levels={each: float(levels[index[each]]) for each in ids},
+    middle = float(np.delete(levels, [index[each] for each in ids]).mean())
+    return Fit(
+        levels={each: float(levels[index[each]]) + middle for each in ids},
         variances={
             (a, b): variance * max(0.0, float(inverse[i, i] + inverse[j, j] - 2 * inverse[i, j]))
             for a, i in index.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tuner.cli.outcome import ReaderLeftError
+from tuner.cli.outcome import writing
 
 
 def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +182,5 @@ def _answer(document: Mapping[str, Any], *, as_json: bool, show: Callable[[Mappi
 
 def print_document(document: Mapping[str, Any]) -> None:
     """One JSON document of standard JSON (no NaN) on stdout."""
-    try:
+    with writing():
         print(json.dumps(document, allow_nan=False, ensure_ascii=False), file=sys.stdout, flush=True)
-    except BrokenPipeError as error:
-        raise ReaderLeftError from error

@@ -152,7 +152,8 @@ def told(seen: Seen, progress: Progress) -> str | None:
     if isinstance(progress, Notice):
         return f"note: {progress.text}"
     if isinstance(progress, StudyEnded):
-        return f"{progress.study}: {progress.status}" + (f", {progress.stop_reason}" if progress.stop_reason else "")
+        why = None if progress.status == "failed" else progress.stop_reason  # the error, or the answer, says it next
+        return f"{progress.study}: {progress.status}" + (f", {why}" if why else "")
     return None
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.cli.outcome import ReaderLeftError
+from tuner.cli.outcome import writing
 from tuner.export.notes import PAGE
 
 
@@ -53,8 +53,6 @@ def _values(line: Mapping[str, Any]) -> str:
 
 
 def _out(text: str) -> None:
-    try:
+    with writing():
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise ReaderLeftError from error

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -41,6 +43,21 @@ class ReaderLeftError(Exception):
     """The reader of our output has gone. Not a ``BrokenPipeError``, which click would turn into exit status 1."""
 
 
+class OutputLostError(Exception):
+    """What was to be printed cannot be written (a full disk). Not an ``OSError``, which may come from anywhere."""
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Around everything that writes to stdout: says what a failure to write means."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderLeftError from error
+    except OSError as error:
+        raise OutputLostError(str(error.strerror or error)) from error
+
+
 def run_command(arguments: Sequence[str]) -> int:
     """Runs one command.
 
@@ -55,6 +72,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return _run(arguments)
     except (ReaderLeftError, BrokenPipeError):
         return _reader_left()
+    except OutputLostError as error:
+        return _output_lost(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -70,7 +89,8 @@ def _run(arguments: Sequence[str]) -> int:
 
     try:
         status = tuner.main(args=list(arguments), prog_name="tuner", standalone_mode=False)
-        sys.stdout.flush()
+        with writing():
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return UNUSABLE
@@ -85,7 +105,18 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _usage(error: click.UsageError) -> list[str]:
     hint = f"try '{error.ctx.command_path} --help'" if error.ctx is not None else "try 'tuner --help'"
-    return [error.format_message(), hint]
+    return [error.format_message(), *_dash(error), hint]
+
+
+def _dash(error: click.UsageError) -> list[str]:
+    """A name that begins with a dash is taken for an option: where such a name may be meant, how it is written."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return []
+    names = [each.human_readable_name for each in error.ctx.command.params if isinstance(each, click.Argument)]
+    if not names:
+        return []
+    said = f"{error.ctx.command_path} -- {shlex.quote(error.option_name)}"
+    return [f"a {names[0].lower()} whose name begins with a dash comes after two dashes: {said}"]
 
 
 def _say(arguments: Sequence[str], lines: Sequence[str], status: int, details: dict[str, Any]) -> int:
@@ -100,6 +131,8 @@ def _say(arguments: Sequence[str], lines: Sequence[str], status: int, details: d
             sys.stdout.flush()
     except BrokenPipeError:
         _reader_left()
+    except OSError as error:
+        return _output_lost(str(error.strerror or error))
     return status
 
 
@@ -112,11 +145,11 @@ def _lines(error: TightfitError, arguments: Sequence[str]) -> list[str]:
 def _problem_line(problem: SpecProblem, source: str, arguments: Sequence[str]) -> str:
     """``file:line: key: reason. fix``; a problem of an option's value names the option instead."""
     option = _OPTIONS.get(problem.where)
-    said = f"{problem.reason}. {problem.fix}".rstrip()
+    said = f"{problem.reason.rstrip('.')}. {problem.fix}".rstrip()
     if option is not None and any(argument.split("=")[0] == option for argument in arguments):
         return f"{option}: {said}"
     place = source if problem.line is None else f"{source}:{problem.line}"
-    return f"{place}: {problem.where}: {said}" if problem.where else f"{place}: {said}"
+    return ": ".join(part for part in (place, problem.where, said) if part)
 
 
 def _details(error: TightfitError) -> dict[str, Any]:
@@ -133,6 +166,14 @@ def _reader_left() -> int:
     """The reader of our output has gone (``tuner show x | head``): nothing failed, and nobody listens."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE
+
+
+def _output_lost(reason: str) -> int:
+    """The answer is lost, whatever it was; the interpreter must not try to write it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        print(f"tuner: the output cannot be written: {reason}", file=sys.stderr)
+    return FAILED
 
 
 def _tolerant_output() -> None:

@@ -37,7 +37,7 @@ def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: 
     from tuner.cli.display import display
     from tuner.cli.tables import print_result
 
-    with stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
+    with specs.with_lines(Path(spec)), stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
         result = api.run(asked, on_progress=on_progress, stop=stop)
     document = result.to_json()
     if as_json:
@@ -56,7 +56,7 @@ def estimate_study(spec: str, overrides: Mapping[str, Any], *, as_json: bool) ->
     from tuner.cli.estimates import print_estimate
 
     asked = specs.read(Path(spec), overrides=overrides)
-    with stop_on_signals() as stop, display(sys.stderr, quiet=False) as on_progress:
+    with specs.with_lines(Path(spec)), stop_on_signals() as stop, display(sys.stderr, quiet=False) as on_progress:
         document = api.estimate(asked, on_progress=on_progress, stop=stop)
     if as_json:
         print_document(document)

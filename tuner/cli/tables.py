@@ -11,6 +11,7 @@ from rich.console import Console
 from objectives.config import TrainingConfig
 from tuner.cli import words
 from tuner.cli.printing import console, line, table, title
+from tuner.cli.why import print_why
 
 Document = Mapping[str, Any]
 KEPT = dict.fromkeys(("running", "paused", "cancelled"), "the same command goes on")
@@ -65,7 +66,8 @@ def print_list(document: Document) -> None:
         )
         for each in studies
     ]
-    table(out, ("study", "status", "device", "trials", "speed-up"), rows, right=("trials", "speed-up"))
+    head = ("study", "status", "device", "trials", "speed-up")
+    table(out, head, rows, right=("trials", "speed-up"), wrapped=("study", "device"))
 
 
 def print_devices(document: Document) -> None:
@@ -132,12 +134,24 @@ def _answer(out: Console, result: Document) -> None:
         out, ((f"baseline (trial {baseline['number']})", baseline), (f"winner (trial {best['number']})", best))
     )
     line(out, _verdict(result), style="bold green")
+    print_why(out, result.get("explanation") or ())
 
 
 def _why_none(result: Document) -> str:
-    if not result.get("front"):
-        return "no configuration was measured inside the memory limit"
-    return "none has been confirmed yet; the numbers above are from short search windows"
+    """The reason that really holds: an empty front has many."""
+    counts: Mapping[str, int] = result.get("counts") or {}
+    completed, demoted = counts.get("completed", 0), len(result.get("demoted") or [])
+    if result.get("front"):
+        return "none has been confirmed yet; the numbers above are from short search windows"
+    if not counts:
+        return "no trial has ended yet"
+    if set(counts) == {"device_oom"}:
+        return "every trial ran out of memory"
+    if not completed:
+        return "no trial completed; each ended as counted above"
+    if demoted == completed:
+        return "what completed was thrown out by a longer run"
+    return "no configuration was measured inside the memory limit"
 
 
 def _side_by_side(out: Console, columns: Sequence[tuple[str, Document]]) -> None:

@@ -9,6 +9,7 @@ from objectives.config import TrainingConfig
 from storage.records import RunRecord, TrialRecord
 from tuner.answer.summary import StudyView
 from tuner.export.handover import ExportRefused, Handover
+from tuner.export.notes import size_text
 from tuner.search.front import is_feasible, knee, pareto_front
 from tuner.spec.quantities import QuantityError, parse_memory
 
@@ -47,7 +48,7 @@ def choose(view: StudyView, pick: str = "fastest", memory: str | None = None) ->
 
 def _limit(view: StudyView, memory: str) -> int:
     try:
-        asked = parse_memory(memory)
+        asked = parse_memory(memory, smallest_bytes=1)
     except QuantityError as error:
         raise ExportRefused(f"--memory: {error}") from error
     if asked.size_bytes is not None:
@@ -73,12 +74,14 @@ def _nothing(view: StudyView, memory: str | None) -> str:
     if not peaks:
         return f"study {name!r} has no measured configuration yet: nothing to export"
     limit = f"--memory {memory}" if memory is not None else "the memory limit"
-    return f"no measured configuration of {name!r} fits {limit}; the smallest needs {min(peaks) / 2**30:.2f} GiB"
+    return f"no measured configuration of {name!r} fits {limit}; the smallest needs {size_text(min(peaks))}"
 
 
 def _remarks(view: StudyView, trial: TrialRecord, points: int, asked: tuple[str, str | None]) -> tuple[str, ...]:
     pick, memory = asked
     said = [f"Picked as the {pick}{f' that fits {memory}' if memory else ''} of {points} on the front."]
+    if pick == "knee" and points < 3:
+        said.append(f"A front of {points} has no knee between its ends: this is its fastest.")
     if trial.number == 0:
         said.append("This is the baseline: nothing measured was faster (or smaller, for that pick).")
     if view.answer.best is not None and trial.id != view.answer.best:

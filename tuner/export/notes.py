@@ -71,12 +71,12 @@ def _precision(config: TrainingConfig) -> tuple[str, ...]:
 def _memory(handover: Handover) -> tuple[str, ...]:
     said = []
     if handover.peak_memory_bytes is not None:
-        said.append(f"It needs {_size(handover.peak_memory_bytes)} of device memory on the worst batch"
+        said.append(f"It needs {size_text(handover.peak_memory_bytes)} of device memory on the worst batch"
                     f"{_against_limit(handover.headroom_bytes)}.")  # fmt: skip
     if handover.capped:
         said.append(
-            f"Found under a memory cap of {_size(handover.memory_limit_bytes or 0)} on a device of "
-            f"{_size(handover.total_memory_bytes or 0)}: it fits a smaller card, its speed there is not known."
+            f"Found under a memory cap of {size_text(handover.memory_limit_bytes or 0)} on a device of "
+            f"{size_text(handover.total_memory_bytes or 0)}: it fits a smaller card, its speed there is not known."
         )
     if handover.longest_tokens is not None:
         said.append(f"Memory was tested with rows of {handover.longest_tokens} tokens: longer ones may not fit.")
@@ -89,11 +89,12 @@ def _against_limit(free: int | None) -> str:
     if free is None:
         return ""
     if free < 0:
-        return f", {_size(-free)} more than the study's memory limit: it fits without the stated headroom"
-    return f", which leaves {_size(free)} of the memory limit"
+        return f", {size_text(-free)} more than the study's memory limit: it fits without the stated headroom"
+    return f", which leaves {size_text(free)} of the memory limit"
 
 
-def _size(number_of_bytes: int) -> str:
+def size_text(number_of_bytes: int) -> str:
+    """GiB, below a tenth of one MiB."""
     small = number_of_bytes < GIB / 10
     return f"{number_of_bytes / 2**20:.1f} MiB" if small else f"{number_of_bytes / GIB:.2f} GiB"
 

@@ -12,13 +12,13 @@ from typing import Any
 from storage.records import RunRecord, TrialRecord
 from tuner.answer.summary import StudyView
 from tuner.export.handover import Export, ExportRefused
+from tuner.search.noise import Interval
 
 NAME = "table.jsonl"
 TARGET = "`python -m benchmarks.search --table table.jsonl`"
 MEASURED = ("completed", "pruned")
 NOT_ITS_OWN = (None, "cancelled", "infra")
 """Ends that say nothing about the configuration: still running, stopped by a person, the machine's fault."""
-_FROM_METRICS = ("setup_seconds", "compile_seconds", "data_stall_share")
 _WINDOWS = ("search", "repeat")
 
 
@@ -53,13 +53,18 @@ def head(view: StudyView) -> dict[str, Any]:
 
 
 def rows(view: StudyView) -> Iterator[dict[str, Any]]:
-    """A row a configuration, by trial number. Its throughput is the search windows', which is what a search saw."""
-    for trial in view.trials:
+    """A row a configuration, by trial number.
+
+    Its throughput is what the search windows say together, as ``tuner show`` tells it; the error of that mean has the
+    spread between runs in it, pooled over the study. ``runs`` holds the single windows, as a search saw them.
+    """
+    for trial in view.history.finished:
         if trial.outcome not in NOT_ITS_OWN:
-            yield _row(trial, [run for run in view.runs if run.trial_id == trial.id and run.purpose in _WINDOWS])
+            mine = [run for run in view.runs if run.trial_id == trial.id and run.purpose in _WINDOWS]
+            yield _row(trial, mine, view.history.intervals.get(trial.id))
 
 
-def _row(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
+def _row(trial: TrialRecord, runs: Sequence[RunRecord], known: Interval | None) -> dict[str, Any]:
     measured = trial.outcome in MEASURED
     row = {
         "config": dict(trial.config),
@@ -67,7 +72,9 @@ def _row(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
         "throughput": trial.throughput if measured else None,
         "peak_memory_bytes": trial.peak_memory_bytes if measured else None,
         "seconds": _first_run_seconds(trial, runs),
-        **_optional(trial, runs),
+        "throughput_standard_error": _error(trial, known) if measured else None,
+        "predicted_peak_memory_bytes": trial.predicted_peak_memory_bytes,
+        **_pieces(trial, runs),
         "outcome_source": "cut" if trial.outcome == "pruned" else "measured",
     }
     return {name: value for name, value in row.items() if value is not None or name in _NULLABLE}
@@ -76,16 +83,31 @@ def _row(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
 _NULLABLE = ("throughput", "peak_memory_bytes")
 
 
-def _optional(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
+def _error(trial: TrialRecord, known: Interval | None) -> float | None:
+    return trial.throughput_standard_error if known is None else known.mean * known.standard_error
+
+
+def _pieces(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """Where the seconds of the first run went, and what each run said; None where it is not known.
+
+    ``setup_seconds`` is everything before the window but compilation: start, build, worst case, loader, warm-up. The
+    window's steps are whole optimizer steps; where they were composed of fewer micro-steps the window was shorter than
+    their sum, so ``window_seconds`` says how long it was.
+    """
     done = [run for run in runs if run.throughput is not None and run.outcome in MEASURED]
-    steps = next((list(run.step_seconds) for run in runs if run.step_seconds), None)
-    found = {name: trial.metrics.get(name) for name in _FROM_METRICS}
+    first = done[0] if done else None
+    said = {} if first is None else first.measurement
+    compiled = said.get("compile", {}).get("seconds")
+    window = said.get("window_seconds")
+    after = said.get("stall_seconds") or 0.0
+    before = None if first is None or window is None else first.seconds - window - after - (compiled or 0.0)
     return {
-        "throughput_standard_error": trial.throughput_standard_error,
-        "predicted_peak_memory_bytes": trial.predicted_peak_memory_bytes,
-        **found,
-        "step_seconds": steps,
+        "setup_seconds": None if before is None else max(before, 0.0),
+        "compile_seconds": compiled or None,
+        "window_seconds": window,
+        "step_seconds": list(first.step_seconds) or None if first is not None else None,
         "runs": [{"throughput": run.throughput, "seconds": run.seconds} for run in done] or None,
+        "data_stall_share": said.get("data_stall_share"),
     }
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from objectives.config import TrainingConfig
+from objectives.config import KnobValue, TrainingConfig
 from storage.records import TrialRecord
 from tuner.search.memory_order import family_of
 
@@ -49,7 +50,7 @@ class Observation:
         wide: Whether the prediction called itself uncertain.
     """
 
-    config: TrainingConfig
+    config: TrainingConfig | Mapping[str, KnobValue]
     predicted_bytes: int
     measured_bytes: int
     outside_bytes: int | None = None
@@ -136,11 +137,12 @@ allocator reserves in segments of 2 and 20 MiB; not measured yet, so wide."""
 LEVELS = 4
 
 
-def keys_of(config: TrainingConfig, *, wide: bool = False) -> tuple[Key, Key, Key, Key]:
+def keys_of(config: TrainingConfig | Mapping[str, KnobValue], *, wide: bool = False) -> tuple[Key, Key, Key, Key]:
     """The levels a configuration belongs to: study, precision, family, and its kind of uncertainty (or ())."""
-    uncertain = wide or config.compile != "off"
-    kind = ("wide", config.compile, config.attention) if uncertain else ()
-    return ("study",), ("precision", config.precision), ("family", *family_of(config)), kind
+    values = config if isinstance(config, Mapping) else config.knobs()
+    compiled = values.get("compile", "off")
+    kind = ("wide", compiled, values.get("attention")) if wide or compiled != "off" else ()
+    return ("study",), ("precision", values.get("precision")), ("family", *family_of(values)), kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +159,18 @@ class Points:
     codes: NDArray[np.intp]
     predicted_mib: Floats
 
+    @cached_property
+    def groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """One point of each combination of levels, and which combination every point has."""
+        _, first, member = np.unique(self.codes, axis=0, return_index=True, return_inverse=True)
+        return first.astype(np.intp), member.reshape(-1).astype(np.intp)
+
     @classmethod
     def of(
-        cls, configs: Sequence[TrainingConfig], predicted_bytes: Sequence[int], wide: Sequence[bool] | None = None
+        cls,
+        configs: Sequence[TrainingConfig | Mapping[str, KnobValue]],
+        predicted_bytes: Sequence[int],
+        wide: Sequence[bool] | None = None,
     ) -> Points:
         """Points for configurations with their raw predictions."""
         flags = [False] * len(configs) if wide is None else wide
@@ -278,17 +289,29 @@ class MemoryModel:
         )
 
     def _correction(self, points: Points) -> tuple[Floats, Floats]:
-        """What the levels add to each point, and its variance (without noise and scale), shape (points,) each."""
+        """What the levels add to each point, and its variance (without noise and scale), shape (points,) each.
+
+        Points of the same levels share their weights, so that both are polynomials of the predicted peak.
+        """
         predicted, missing = points.predicted_mib, len(self._columns)
+        groups, member = points.groups
         places = self._places(points)
+        mine = places[groups]
         weights = np.concatenate([self._weights, [0.0, 0.0]])
         covariance = np.zeros((2 * missing + 2, 2 * missing + 2))
         covariance[:-2, :-2] = self._covariance
-        columns = np.stack([2 * places, 2 * places + 1], axis=2).reshape(len(places), -1)
-        values = np.tile(np.stack([np.ones_like(predicted), predicted], axis=1), LEVELS)
-        added = (weights[columns] * values).sum(axis=1)
-        gathered = covariance[columns[:, :, None], columns[:, None, :]]
-        variance = np.einsum("ni,nij,nj->n", values, gathered, values)
+        offsets, slopes = 2 * mine, 2 * mine + 1
+        added = weights[offsets].sum(axis=1)[member] + weights[slopes].sum(axis=1)[member] * predicted
+
+        def between(rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+            total: Floats = covariance[rows[:, :, None], columns[:, None, :]].sum(axis=(1, 2))[member]
+            return total
+
+        variance = (
+            between(offsets, offsets)
+            + 2 * between(offsets, slopes) * predicted
+            + between(slopes, slopes) * predicted**2
+        )
         return added, variance + self._unseen(points, places == missing)
 
     def _unseen(self, points: Points, unseen: NDArray[np.bool_]) -> Floats:

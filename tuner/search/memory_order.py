@@ -74,10 +74,11 @@ def outgrown(trial: TrialRecord, limit_bytes: int | None) -> bool:
     return trial.outcome == "device_oom" and isinstance(then, int) and limit_bytes is not None and then < limit_bytes
 
 
-def family_of(config: TrainingConfig) -> Family:
+def family_of(config: TrainingConfig | Mapping[str, Any]) -> Family:
     """Everything that decides device memory but the micro-batch size."""
-    left_out = HOST_KNOBS | {"micro_batch_size"}
-    return tuple((name, value) for name, value in config.knobs().items() if name not in left_out)
+    left_out = HOST_KNOBS | {"micro_batch_size", "accumulation_steps"}
+    values = config if isinstance(config, Mapping) else config.knobs()
+    return tuple((name, value) for name, value in values.items() if name not in left_out)
 
 
 def frugality(config: TrainingConfig) -> tuple[int, ...]:

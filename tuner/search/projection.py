@@ -3,6 +3,9 @@
 A projection only: written after our rows are committed, never read by the search, healed by any process, rebuilt by one
 call. On PostgreSQL it lives in the schema ``optuna``, because Optuna's table of versions has the same name as those of
 other tools; open it there with ``postgresql+psycopg2://.../db?options=-csearch_path%3Doptuna``.
+
+What has been projected is kept as the study's version and limit beside Optuna's study: healing costs what has changed
+since. Optuna's own processes keep finished trials in memory, so they see a changed one when they are opened anew.
 """
 
 from __future__ import annotations
@@ -10,25 +13,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from storage import studies, trials
-from storage.database import Database
+from storage import studies, trial_table, trials
 from storage.errors import StorageError, root_cause
-from storage.records import StudyRecord, TrialRecord
+from storage.locks import hold
 from storage.url import secret_of
 from tuner.errors import StoreError
-from tuner.search.told import CONSTRAINT, Told, told
+from tuner.search.told import CONSTRAINT, told
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.storages import RDBStorage
-    from optuna.study import Study
     from optuna.trial import FrozenTrial
+    from sqlalchemy.orm import Session
+
+    from storage.database import Database
+    from storage.records import Json, StudyRecord, TrialRecord
 
 SCHEMA = "optuna"
 METRICS = ("throughput", "peak_memory_bytes")
@@ -36,19 +41,32 @@ TRIAL_ID = "tuner_trial"
 """User attribute of an Optuna trial: the id of our row it shows."""
 METRIC_NAMES = "study:metric_names"
 """Optuna's own key for what ``Study.set_metric_names`` stores (that call is experimental and warns)."""
+PROJECTED = "tuner:projected"
+"""System attribute of an Optuna study: up to which version, and for which limit, our trials are in it."""
 LOCK_SECONDS = 60.0
+CHUNK = 500
+"""Trials written in one transaction: some tenths of a second in which an embedded store has no other writer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is to be written of a study: the trials with these ids, after which the projection is at ``goal``."""
+
+    study: StudyRecord
+    goal: Json
+    ids: tuple[int, ...]
 
 
 class Projection:
-    """Writes the projection of one store. Synchronous; one call at a time and process, other processes are waited for.
+    """Writes the projection of one store. Any number of processes may do it at once; each trial is written once.
 
-    Importing Optuna takes half a second and adding a trial about 35 ms (51 statements), so call it beside the work.
+    The first use imports Optuna (half a second) and looks at its tables; a trial then costs about a millisecond. It
+    takes one of the store's connections while it works, and none between calls.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._storage: RDBStorage | None = None
-        self._shown: dict[str, tuple[int, Study]] = {}
+        self._ready = False
 
     def url(self) -> str:
         """What to give Optuna as ``storage``. Holds the password: never show it."""
@@ -59,26 +77,15 @@ class Projection:
         return url.render_as_string(hide_password=False)
 
     def heal(self, study_id: int) -> int:
-        """Adds what is missing; returns how many trials were.
+        """Writes the trials that have ended or changed since the last time; returns how many.
 
         Raises:
             StoreError: Optuna's tables cannot be used; nothing of ours is affected.
         """
-        with self._opened(study_id) as (storage, study):
-            return self._heal(storage, study)
-
-    def settle(self, study_id: int) -> int:
-        """:meth:`heal`, and :meth:`rebuild` where a trial has changed since it was added (further windows).
-
-        Optuna's finished trials cannot be changed. Call it when a study ends.
-
-        Raises:
-            StoreError: As in :meth:`heal`.
-        """
-        with self._opened(study_id) as (storage, study):
-            self._shown.clear()
-            added = self._heal(storage, study)
-            return self._rebuild(storage, study) if self._is_stale(storage, study) else added
+        with self._words():
+            self._prepare()
+            work = self._database.read(lambda session: self._work(session, study_id))
+            return 0 if work is None else self._do(work)
 
     def rebuild(self, study_id: int) -> int:
         """Makes the projection of a study anew; returns how many trials it has.
@@ -86,8 +93,8 @@ class Projection:
         Raises:
             StoreError: As in :meth:`heal`.
         """
-        with self._opened(study_id) as (storage, study):
-            return self._rebuild(storage, study)
+        self.delete(studies.get(self._database, study_id).name)
+        return self.heal(study_id)
 
     def delete(self, name: str) -> None:
         """Removes the projection of a study that was deleted.
@@ -95,54 +102,87 @@ class Projection:
         Raises:
             StoreError: As in :meth:`heal`.
         """
-        with self._words(), self._writing(name) as storage:
-            self._forget(storage, name)
+        with self._words():
+            self._prepare()
+            self._database.write(lambda session: self._delete(session, name), repeatable=True)
 
-    def _heal(self, storage: RDBStorage, study: StudyRecord) -> int:
-        shown = self._study(storage, study.name)
-        known = {trial.user_attrs.get(TRIAL_ID) for trial in shown.get_trials(deepcopy=False)}
-        missing = [id for id in trials.finished_ids(self._database, study.id) if id not in known]
-        return self._add(shown, study, trials.by_ids(self._database, missing))
+    def _work(self, session: Session, study_id: int) -> Work | None:
+        """None where nothing has changed. The version is read before the trials: it never promises too much."""
+        from tuner.search import optuna_rows
 
-    def _rebuild(self, storage: RDBStorage, study: StudyRecord) -> int:
-        self._forget(storage, study.name)
-        finished = [trial for trial in trials.list_of(self._database, study.id) if trial.outcome is not None]
-        return self._add(self._study(storage, study.name), study, finished)
+        study = studies.get_in(session, study_id)
+        goal = {"version": study.version, "limit": study.memory_limit_bytes}
+        with self._in_optuna(session):
+            there = optuna_rows.find_study(session, study.name)
+            done = {} if there is None else optuna_rows.attribute(session, there, PROJECTED)
+        if done == goal:
+            return None
+        since = int(done.get("version", 0)) if done.get("limit") == goal["limit"] else 0
+        return Work(study=study, goal=goal, ids=trial_table.ended_ids_in(session, study_id, since=since))
 
-    def _add(self, shown: Study, study: StudyRecord, missing: Sequence[TrialRecord]) -> int:
-        space = choices(study, trials.baseline(self._database, study.id)) if missing else {}
-        for trial in missing:
-            shown.add_trial(frozen_trial(trial, space, study.memory_limit_bytes))
-        return len(missing)
+    def _do(self, work: Work) -> int:
+        space = choices(work.study, trials.baseline(self._database, work.study.id)) if work.ids else {}
+        kinds = distributions(space)
+        parts = [work.ids[start : start + CHUNK] for start in range(0, len(work.ids), CHUNK)] or [()]
+        for part in parts:
+            last = part is parts[-1]
+            self._database.write(
+                lambda session, part=part, last=last: self._put(session, work, kinds, part, last=last),  # type: ignore[misc]
+                repeatable=True,
+            )
+        return len(work.ids)
 
-    def _is_stale(self, storage: RDBStorage, study: StudyRecord) -> bool:
-        ours = {trial.id: trial for trial in trials.list_of(self._database, study.id) if trial.outcome is not None}
-        for shown in self._study(storage, study.name).get_trials(deepcopy=False):
-            trial = ours.get(shown.user_attrs.get(TRIAL_ID, -1))
-            if trial is None or _shown(shown) != _told(trial, study.memory_limit_bytes):
-                return True
-        return False
+    def _put(
+        self, session: Session, work: Work, kinds: Mapping[str, BaseDistribution], ids: Sequence[int], *, last: bool
+    ) -> None:
+        from tuner.search import optuna_rows
 
-    def _study(self, storage: RDBStorage, name: str) -> Study:
-        """Optuna's study, its finished trials cached; read anew when another process has rebuilt it."""
-        known, there = self._shown.get(name), _id_of(storage, name)
-        if known is None or there is None or known[0] != there:
-            shown = _create(storage, name)
-            known = self._shown[name] = (storage.get_study_id_from_name(name), shown)
-        return known[1]
+        hold(session, f"projection {work.study.name}")
+        rows = trial_table.by_ids_in(session, ids)
+        limit = work.study.memory_limit_bytes
+        with self._in_optuna(session):
+            there = optuna_rows.find_study(session, work.study.name, lock=True) or self._make(session, work.study.name)
+            optuna_rows.put_trials(session, there, TRIAL_ID, [frozen_trial(trial, kinds, limit) for trial in rows])
+            if last:
+                self._reach(session, there, work.goal)
 
-    def _forget(self, storage: RDBStorage, name: str) -> None:
-        self._shown.pop(name, None)
-        there = _id_of(storage, name)
-        if there is not None:
-            storage.delete_study(there)
+    def _reach(self, session: Session, there: int, goal: Json) -> None:
+        """Notes how far it is now; whoever came further meanwhile is not set back."""
+        from tuner.search import optuna_rows
+
+        done = optuna_rows.attribute(session, there, PROJECTED)
+        if done.get("limit") != goal["limit"] or int(done.get("version", 0)) < goal["version"]:
+            optuna_rows.set_attribute(session, there, PROJECTED, dict(goal))
+
+    def _make(self, session: Session, name: str) -> int:
+        from optuna.study import StudyDirection
+
+        from tuner.search import optuna_rows
+
+        there = optuna_rows.make_study(session, name, (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE))
+        optuna_rows.set_attribute(session, there, METRIC_NAMES, list(METRICS))
+        return there
+
+    def _delete(self, session: Session, name: str) -> None:
+        from tuner.search import optuna_rows
+
+        hold(session, f"projection {name}")
+        with self._in_optuna(session):
+            there = optuna_rows.find_study(session, name)
+            if there is not None:
+                optuna_rows.delete_study(session, there)
 
     @contextmanager
-    def _opened(self, study_id: int) -> Iterator[tuple[RDBStorage, StudyRecord]]:
-        with self._words():
-            name = studies.get(self._database, study_id).name
-            with self._writing(name) as storage:
-                yield storage, studies.get(self._database, study_id)
+    def _in_optuna(self, session: Session) -> Iterator[None]:
+        """Unqualified names mean Optuna's tables inside, and ours again behind."""
+        if self._database.embedded:
+            yield
+            return
+        before = session.scalar(text("SELECT current_setting('search_path')"))
+        path = text("SELECT set_config('search_path', :path, true)")
+        session.execute(path, {"path": SCHEMA})
+        yield
+        session.execute(path, {"path": before})
 
     @contextmanager
     def _words(self) -> Iterator[None]:
@@ -158,31 +198,26 @@ class Projection:
             cause = _innermost(error).replace(secret, "***") if secret else _innermost(error)
             raise StoreError(f"Optuna's tables in {self._database.safe_url} cannot be used: {cause}") from error
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[RDBStorage]:
-        """Optuna's storage, this process being the only writer of that study. It holds no connection between calls."""
-        with _quiet():
-            storage = self._storage = self._storage or self._make_storage()
-            with self._database.lock(f"projection {name}", wait_seconds=LOCK_SECONDS) as held:
-                if not held:
-                    raise StoreError(f"another process has been writing the Optuna study for {LOCK_SECONDS:.0f} s")
-                try:
-                    yield storage
-                finally:
-                    storage.remove_session()
-                    storage.engine.dispose()
+    def _prepare(self) -> None:
+        """Makes Optuna's tables where they are missing, one process at a time, as that races; refuses foreign ones."""
+        if self._ready:
+            return
+        self._make_schema()
+        with _quiet(), self._database.lock("optuna tables", wait_seconds=LOCK_SECONDS) as held:
+            if not held:
+                raise StoreError(f"another process has been making Optuna's tables for {LOCK_SECONDS:.0f} s")
+            self._open_tables()
+        self._ready = True
 
-    def _make_storage(self) -> RDBStorage:
-        """Opens Optuna's tables, making them where they are missing: one process at a time, as that races."""
+    def _open_tables(self) -> None:
         from optuna.storages import RDBStorage
 
-        self._make_schema()
         options: dict[str, Any] = {"connect_args": {"timeout": 30}}
         if not self._database.embedded:
-            connect = {"application_name": "tuner-optuna"}
-            options = {"pool_size": 1, "max_overflow": 1, "pool_pre_ping": True, "connect_args": connect}
-        with self._database.lock("optuna tables", wait_seconds=LOCK_SECONDS):
-            return RDBStorage(self.url(), engine_kwargs=options)
+            options = {"pool_size": 1, "connect_args": {"application_name": "tuner-optuna"}}
+        storage = RDBStorage(self.url(), engine_kwargs=options)
+        storage.remove_session()
+        storage.engine.dispose()
 
     def _make_schema(self) -> None:
         """Creates the schema where it is missing; asking first, as ``IF NOT EXISTS`` needs the right to create."""
@@ -206,19 +241,24 @@ def choices(study: StudyRecord, baseline: TrialRecord | None) -> dict[str, tuple
     }
 
 
-def frozen_trial(trial: TrialRecord, space: Mapping[str, tuple[Any, ...]], limit: int | None) -> FrozenTrial:
-    """One finished trial of ours as one of Optuna's. A value outside the space is left out of its parameters."""
+def distributions(space: Mapping[str, tuple[Any, ...]]) -> dict[str, BaseDistribution]:
+    """Each knob's choices as Optuna keeps them."""
     from optuna.distributions import CategoricalDistribution
+
+    return {knob: CategoricalDistribution(values) for knob, values in space.items()}
+
+
+def frozen_trial(trial: TrialRecord, kinds: Mapping[str, BaseDistribution], limit: int | None) -> FrozenTrial:
+    """One finished trial of ours as one of Optuna's. A value outside the space is left out of its parameters."""
     from optuna.trial import TrialState, create_trial
 
-    params = {knob: trial.config[knob] for knob in space if _has(space[knob], trial.config.get(knob))}
-    distributions: dict[str, BaseDistribution] = {knob: CategoricalDistribution(space[knob]) for knob in params}
-    words = _told(trial, limit)
+    params = {knob: trial.config[knob] for knob in kinds if _has(_choices(kinds[knob]), trial.config.get(knob))}
+    words = told(str(trial.outcome), trial.throughput, trial.peak_memory_bytes, limit)
     made = create_trial(
         state=TrialState[words.state],
         values=words.values,
         params=params,
-        distributions=distributions,
+        distributions={knob: kinds[knob] for knob in params},
         user_attrs=_attributes(trial),
         constraints=None if words.fits is None else {CONSTRAINT: words.fits},
     )
@@ -227,44 +267,20 @@ def frozen_trial(trial: TrialRecord, space: Mapping[str, tuple[Any, ...]], limit
     return made
 
 
+def _choices(kind: BaseDistribution) -> Sequence[Any]:
+    found: Sequence[Any] = kind.choices  # type: ignore[attr-defined]
+    return found
+
+
 def _attributes(trial: TrialRecord) -> dict[str, Any]:
     names = ("number", "outcome", "cause", "confidence", "source", "confirmed", "throughput_unit")
     figures = {name: getattr(trial, name) for name in names}
     return {TRIAL_ID: trial.id, **figures, "config": dict(trial.config), "seconds": trial.seconds}
 
 
-def _told(trial: TrialRecord, limit: int | None) -> Told:
-    return told(str(trial.outcome), trial.throughput, trial.peak_memory_bytes, limit)
-
-
-def _shown(trial: FrozenTrial) -> Told:
-    """What an Optuna trial was told."""
-    if trial.values is None:
-        return Told(state="FAIL")
-    return Told(state="COMPLETE", values=(trial.values[0], trial.values[1]), fits=trial.constraints.get(CONSTRAINT))
-
-
 def _has(values: Sequence[Any], value: Any) -> bool:
     """Whether a value is one of the choices, kind included: True is not 1 and 64 is not 64.0."""
     return any(type(value) is type(choice) and value == choice for choice in values)
-
-
-def _create(storage: RDBStorage, name: str) -> Study:
-    import optuna
-
-    directions = [optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE]
-    shown = optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
-    study_id = storage.get_study_id_from_name(name)
-    if METRIC_NAMES not in storage.get_study_system_attrs(study_id):
-        storage.set_study_system_attr(study_id, METRIC_NAMES, list(METRICS))
-    return shown
-
-
-def _id_of(storage: RDBStorage, name: str) -> int | None:
-    try:
-        return storage.get_study_id_from_name(name)
-    except KeyError:
-        return None
 
 
 def _local(moment: datetime) -> datetime:

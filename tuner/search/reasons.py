@@ -19,9 +19,9 @@ def reason_of(ended: TrialRecord | RunRecord) -> str:
     return f"{name}: {words}" if words else name
 
 
-def verdict_of(trial: TrialRecord) -> Verdict:
-    """The trial's verdict, rebuilt from its row, for comparison with another's."""
-    return Verdict(outcome=cast("Outcome", trial.outcome), cause=trial.cause, text=_words(trial.evidence))
+def verdict_of(ended: TrialRecord | RunRecord) -> Verdict:
+    """The verdict, rebuilt from its row, for comparison with another's."""
+    return Verdict(outcome=cast("Outcome", ended.outcome), cause=ended.cause, text=_words(ended.evidence))
 
 
 def _words(evidence: Mapping[str, Any]) -> str:

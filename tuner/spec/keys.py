@@ -134,6 +134,7 @@ class StudyKeys(Keys):
         "search": "mapping: knob to list, single value or `{low, high}`",
         "limits": "mapping",
         "sampler": written_choice(SAMPLERS),
+        "transfer": "boolean",
         "seed": "integer",
         "max_grad_norm": "number",
         "learning_rate": "number",
@@ -167,6 +168,11 @@ class StudyKeys(Keys):
     limits: LimitKeys = Field(default_factory=lambda: LimitKeys(), description="When the study ends.")
     sampler: Annotated[str, AfterValidator(one_of(SAMPLERS))] = Field(
         default="auto", description="Who proposes configurations; `auto` is the best of the others for now."
+    )
+    transfer: bool = Field(
+        default=True,
+        description="Whether `auto` starts from what earlier studies in this store taught about the knobs, on the same "
+        "device and kind of objective. Their measurements never enter this study's front.",
     )
     seed: int = Field(default=0, ge=0, le=LARGEST_INTEGER, description="Weights, data order and sampler start from it.")
     max_grad_norm: float = Field(

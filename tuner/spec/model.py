@@ -58,6 +58,7 @@ class StudySpec:
         baseline: Knob values of the configuration the user would have used; the others take the trainer's defaults.
         search: Legal values to search, by knob, in a fixed order. Micro-batch sizes are already the divisors.
         environment: Process-start variables every run gets.
+        transfer: Whether the search starts from what earlier studies on the same device taught.
         device: ``auto``, ``cpu`` or ``cuda``.
         sampler: A name of ``tuner.search.samplers.SAMPLERS``.
     """
@@ -75,3 +76,4 @@ class StudySpec:
     learning_rate: float = 1e-4
     environment: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
+    transfer: bool = True

@@ -12,6 +12,7 @@ SIZES = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
+UNITS = "%, B, KiB, MiB, GiB, TiB, KB, MB, GB or TB"
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SMALLEST_LIMIT_BYTES = 16 * 2**20
 LONGEST_SECONDS = 366 * 86400.0
@@ -29,20 +30,24 @@ class QuantityError(ValueError):
         super().__init__(f"{reason}. {fix}")
 
 
-def parse_memory(value: Any) -> MemoryLimit:
+def parse_memory(value: Any, *, smallest_bytes: int = SMALLEST_LIMIT_BYTES) -> MemoryLimit:
     """``92%``, ``40GiB`` (2^30), ``40GB`` (10^9) or whole bytes, as a limit.
 
+    Args:
+        value: As written.
+        smallest_bytes: Sizes below are refused; the default is the least a training may be limited to.
+
     Raises:
-        QuantityError: Not a size or a share, a share outside 0 to 100 %, or less than 16 MiB.
+        QuantityError: Not a size or a share, a share outside 0 to 100 %, or less than the smallest size.
     """
     fix = "Write a share of the device such as 92%, or a size such as 40GiB"
     number, unit = _number_and_unit(value, fix)
     if unit == "%":
         return MemoryLimit(share=_share(number, fix))
     if unit.upper() not in SIZES and unit:
-        raise QuantityError(f"{value!r} has the unknown unit {unit!r}", "Use %, MiB, GiB, TiB, MB, GB or TB")
+        raise QuantityError(f"{value!r} has the unknown unit {unit!r}", f"Use {UNITS}")
     size_bytes = int(number * SIZES[unit.upper() or "B"])
-    if size_bytes < SMALLEST_LIMIT_BYTES:
+    if size_bytes < smallest_bytes:
         raise QuantityError(f"{value!r} means {size_bytes} bytes, too little for any training", fix)
     return MemoryLimit(size_bytes=size_bytes)
 

@@ -139,6 +139,7 @@ def _built(keys: StudyKeys, found: _Parts, document: Document, settings: Setting
         learning_rate=keys.learning_rate,
         environment=found.environment,
         device=keys.device,
+        transfer=keys.transfer,
     )
 
 

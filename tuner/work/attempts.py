@@ -9,69 +9,96 @@ from typing import TYPE_CHECKING, Any
 from objectives.measure.flops import measurement_fault, mfu, peak_flops_per_second
 from objectives.trial.outcome import Verdict, judge_measurement, should_retry
 from storage import runs, trials
+from tuner.search.pruning import rule_for
+from tuner.work.outbox import Result
 from tuner.work.runner import Deadlines, RunEnd
 from tuner.work.session import Session, peak_of
+from tuner.work.trial_runs import Begun, begin, carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from objectives.trial.protocol import Purpose, WindowPlan
+    from objectives.trial.protocol import WindowPlan
     from storage.records import RunEnd as StoredRun
-    from storage.records import RunRecord, TrialRecord
     from storage.records import TrialEnd as StoredTrial
+    from storage.records import TrialRecord
     from tuner.work.lane import Lane
 
+CUT_SHORT = frozenset({"study_time"})
+"""Why we end a run that nobody asked to stop and that did nothing wrong."""
 
-def search(session: Session, lane: Lane, trial: TrialRecord, window: WindowPlan, deadlines: Deadlines) -> None:
-    """Runs a trial's attempts until it has its outcome; one that a person stops has none, and is tried again later.
+
+def search(session: Session, lane: Lane, begun: Begun, window: WindowPlan, deadlines: Deadlines) -> None:
+    """Runs a trial until it has its outcome; one that is stopped, or that its machine failed, is tried again later.
 
     A retry with fewer loader workers is another configuration, and so another trial: the schedule proposes it. Where
     there are none to spare, the same configuration gets its one more attempt.
+
+    Args:
+        session: The study's.
+        lane: Where.
+        begun: The run.
+        window: How long it measures.
+        deadlines: How long it may take.
     """
-    attempt = 1 + len(runs.list_of(session.database, trial_id=trial.id, purpose="search"))
-    raised: int | None = None
+    trial, raised = begun.trial, False
+    rule = rule_for(session.history(), trial, sampler=session.spec.sampler, window_seconds=window.max_seconds)
     while True:
-        run_id, end = session.run_trial(
-            lane, trial, "search", window, deadlines=deadlines, attempt=attempt, memory_limit_bytes=raised
-        )
-        verdict = judged(session, end, capped=raised is not None)
-        retry = should_retry(verdict, attempt)
+        end = carry_out(session, lane, begun, deadlines, rule)
+        verdict = judged(session, end, capped=raised)
+        retry = should_retry(verdict, begun.tries)
         fewer = retry is not None and retry.how == "fewer_workers" and trial.config.get("loader_workers") != 0
-        if retry is not None and not fewer and not session.stop.is_set():
-            runs.finish(session.database, run_id, outcome=verdict.outcome, **stored_run(end, verdict))
-            if retry.how == "raised_cap" and session.study.memory_limit_bytes is not None:
-                raised = int(session.study.memory_limit_bytes * retry.cap_factor)
-            attempt += 1
-            continue
-        _end(session, trial, run_id, end, verdict)
-        return
+        if retry is None or fewer or retry.how == "elsewhere" or session.stop.is_set():
+            store_end(session, begun, end, verdict, ends_trial=retry is None or retry.how != "elsewhere")
+            return
+        raised = retry.how == "raised_cap"
+        begun = _again(session, lane, begun, window, end, verdict, retry.cap_factor if raised else None)
 
 
-def _end(session: Session, trial: TrialRecord, run_id: str, end: RunEnd, verdict: Verdict) -> None:
-    if verdict.outcome == "cancelled" and session.stop.is_set():
-        runs.finish(session.database, run_id, outcome="cancelled", **stored_run(end, verdict))
-        return
-    runs.record_end(
-        session.database,
-        id=run_id,
-        outcome=verdict.outcome,
-        run=stored_run(end, verdict),
-        trial_id=trial.id,
-        trial=stored_trial(end, verdict, session.study.memory_limit_bytes),
+def _again(
+    session: Session,
+    lane: Lane,
+    begun: Begun,
+    window: WindowPlan,
+    end: RunEnd,
+    verdict: Verdict,
+    cap_factor: float | None,
+) -> Begun:
+    """Stores one run's end and starts the next; nobody sees the trial without a run in between."""
+    limit = session.study.memory_limit_bytes
+    raised = int(limit * cap_factor) if limit is not None and cap_factor is not None else None
+    with session.deciding():
+        store_end(session, begun, end, verdict, ends_trial=False)
+        return session.patiently(lambda: begin(session, lane, begun.trial, "search", window, memory_limit_bytes=raised))
+
+
+def store_end(session: Session, begun: Begun, end: RunEnd, verdict: Verdict, *, ends_trial: bool) -> None:
+    """Stores a run's end, and its trial's with it unless the trial goes on. The only way a run of a trial ends.
+
+    A run that a person, a drain or the study's own time cut short says nothing about its trial, which is handed back.
+    """
+    if verdict.outcome == "cancelled" and (session.stop.is_set() or end.ending.kill_reason in CUT_SHORT):
+        ends_trial = False
+    trial = stored_trial(end, verdict, session.study.memory_limit_bytes) if ends_trial else {}
+    session.store(
+        Result(
+            run=begun.request.run,
+            outcome=verdict.outcome,
+            fields=stored_run(end, verdict),
+            trial_id=begun.trial.id if ends_trial else None,
+            trial=trial,
+        )
     )
 
 
-def further_window(
-    session: Session, lane: Lane, trial: TrialRecord, purpose: Purpose, window: WindowPlan, deadlines: Deadlines
-) -> tuple[RunRecord, Verdict]:
+def further_window(session: Session, lane: Lane, begun: Begun, deadlines: Deadlines) -> Verdict:
     """One more run of a finished trial: a repeat or a part of the confirmation. A repeat joins the trial's mean."""
-    attempt = 1 + len(runs.list_of(session.database, trial_id=trial.id, purpose=purpose))
-    run_id, end = session.run_trial(lane, trial, purpose, window, deadlines=deadlines, attempt=attempt)
+    end = carry_out(session, lane, begun, deadlines)
     verdict = judged(session, end, capped=False)
-    stored = runs.finish(session.database, run_id, outcome=verdict.outcome, **stored_run(end, verdict))
-    if purpose == "repeat" and verdict.outcome == "completed":
-        _join(session, trial)
-    return stored, verdict
+    store_end(session, begun, end, verdict, ends_trial=False)
+    if begun.request.purpose == "repeat" and verdict.outcome == "completed":
+        session.patiently(lambda: _join(session, begun.trial))
+    return verdict
 
 
 def _join(session: Session, trial: TrialRecord) -> None:
@@ -146,7 +173,7 @@ def stored_trial(end: RunEnd, verdict: Verdict, limit_bytes: int | None) -> Stor
         "throughput": end.measurement.get("throughput"),
         "throughput_unit": end.measurement.get("throughput_unit"),
         "throughput_standard_error": end.measurement.get("throughput_standard_error"),
-        "windows": 1 if end.measurement else 0,
+        "windows": 1 if end.measurement and verdict.outcome != "pruned" else 0,
         "peak_memory_bytes": peak_of(end),
         "metrics": dict(run["measurement"]) | {"mfu": _mfu(end)},
         "evidence": evidence,

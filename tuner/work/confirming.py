@@ -10,6 +10,7 @@ from tuner.answer.confirm import ConfirmRun, next_confirmation
 from tuner.answer.verdict import confirmation
 from tuner.progress import Confirming
 from tuner.work import attempts
+from tuner.work.trial_runs import Begun, begin
 
 if TYPE_CHECKING:
     from tuner.work.session import Session
@@ -19,24 +20,32 @@ TIME_FACTOR = 3.0
 
 
 def confirm(session: Session) -> bool:
-    """Runs the confirmation until its plan is done; marks what it confirmed. False when a person stopped it."""
-    while not session.stop.is_set():
-        run = next_confirmation(session.history(), session.spec, session.seconds_left())
-        if run is None:
-            _mark(session)
+    """Runs the confirmation until its plan is done; marks what it confirmed. False when there was a reason to leave."""
+    while not session.stop.is_set() and session.acquire(session.lane):
+        planned = session.patiently(lambda: _begin(session))
+        if planned is None:
+            session.lane.release()
+            session.patiently(lambda: _mark(session))
             return True
-        _perform(session, run)
+        run, begun = planned
+        session.report(
+            Confirming(
+                round=run.round, rounds=run.rounds, number=begun.trial.number, seconds_left=session.seconds_left()
+            )
+        )
+        deadlines = session.deadlines(factor=TIME_FACTOR, limited=False)
+        attempts.further_window(session, session.lane, begun, deadlines)
+    session.lane.release()
     return False
 
 
-def _perform(session: Session, run: ConfirmRun) -> None:
-    trial = trials.get(session.database, run.trial_id)
-    session.report(
-        Confirming(round=run.round, rounds=run.rounds, number=trial.number, seconds_left=session.seconds_left())
-    )
+def _begin(session: Session) -> tuple[ConfirmRun, Begun] | None:
+    """The plan's next run, its row stored; None when the plan is done."""
+    run = next_confirmation(session.history(), session.spec, session.seconds_left())
+    if run is None:
+        return None
     window = WindowPlan(min_seconds=run.window_seconds, max_seconds=run.window_seconds, target_half_width=0)
-    deadlines = session.deadlines(factor=TIME_FACTOR, limited=False)
-    attempts.further_window(session, session.lane, trial, "confirm", window, deadlines)
+    return run, begin(session, session.lane, trials.get(session.database, run.trial_id), "confirm", window)
 
 
 def _mark(session: Session) -> None:

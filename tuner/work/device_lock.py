@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 RETRY_SECONDS = 0.1
+OWN_END_SECONDS = 2.0
+"""So long the last process of one's own run may take to let go before that is told."""
 
 
 class DeviceBusyError(Exception):
@@ -19,10 +21,13 @@ class DeviceBusyError(Exception):
 
 
 class DeviceLock:
-    """A file lock (flock) per device.
+    """A file lock (flock) per device, given in turn.
 
     Hand it to :meth:`Launcher.start`: the child then holds it as well, and the lock ends with the last process that
     does. A run that has outlived its worker so keeps others away.
+
+    Who wants the device first takes its *turn* (a second lock) and keeps that until it has the device: whoever ends a
+    run and wants the next one at once lines up behind those who wait, so that two studies on one device alternate.
 
     Args:
         folder: Local folder (not a network file system), the same for every worker of this machine.
@@ -49,40 +54,43 @@ class DeviceLock:
             raise ValueError(f"the lock of device {self.device_id} is not held")
         return self._descriptor
 
-    def acquire(self, wait_seconds: float | None = None, on_wait: Callable[[str], None] = lambda _holder: None) -> None:
+    def acquire(
+        self,
+        wait_seconds: float | None = None,
+        on_wait: Callable[[str], None] = lambda _holder: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> bool:
         """Takes the lock; waits while another has it. Taking a held one again does nothing.
 
         Args:
             wait_seconds: Longest wait; None for ever.
             on_wait: Called once, with who holds it, when there is something to wait for.
+            cancelled: Asked while it waits; True gives up.
+
+        Returns:
+            Whether it is held now; False only when it was cancelled.
 
         Raises:
             DeviceBusyError: Not free within the wait.
         """
         if self._descriptor is not None:
-            return
+            return True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        turn, device = _open(self.path.with_suffix(".turn")), _open(self.path)
         try:
-            self._wait(descriptor, wait_seconds, on_wait)
+            held = _Wait(self.device_id, device, wait_seconds, on_wait, cancelled).until_both(turn)
         except BaseException:
-            os.close(descriptor)
+            os.close(device)
             raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
-        self._descriptor = descriptor
-
-    def _wait(self, descriptor: int, wait_seconds: float | None, on_wait: Callable[[str], None]) -> None:
-        give_up_at = float("inf") if wait_seconds is None else time.monotonic() + wait_seconds
-        told = False
-        while not _try_lock(descriptor):
-            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "another process"
-            if not told:
-                on_wait(f"device {self.device_id} is in use by a run of {holder}")
-                told = True
-            if time.monotonic() >= give_up_at:
-                raise DeviceBusyError(f"device {self.device_id} is still in use by a run of {holder}")
-            time.sleep(RETRY_SECONDS)
+        finally:
+            os.close(turn)
+        if not held:
+            os.close(device)
+            return False
+        os.ftruncate(device, 0)
+        os.pwrite(device, f"process {os.getpid()}".encode(), 0)
+        self._descriptor = device
+        return True
 
     def release(self) -> None:
         """Lets go of this process's share. A child that holds the descriptor goes on holding the lock."""
@@ -98,6 +106,54 @@ class DeviceLock:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class _Wait:
+    """One wait for a device: its turn first, then the device itself."""
+
+    def __init__(
+        self,
+        device_id: str,
+        device: int,
+        wait_seconds: float | None,
+        on_wait: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._device_id, self._device, self._on_wait, self._cancelled = device_id, device, on_wait, cancelled
+        self._begun, self._told = time.monotonic(), False
+        self._give_up_at = float("inf") if wait_seconds is None else self._begun + wait_seconds
+
+    def until_both(self, turn: int) -> bool:
+        return self._until(turn) and self._until(self._device)
+
+    def _until(self, descriptor: int) -> bool:
+        while not _try_lock(descriptor):
+            if self._cancelled():
+                return False
+            self._tell()
+            if time.monotonic() >= self._give_up_at:
+                raise DeviceBusyError(f"device {self._device_id} is still in use by {self._holder()}")
+            time.sleep(RETRY_SECONDS)
+        return True
+
+    def _holder(self) -> str:
+        said = os.pread(self._device, 200, 0).decode("utf-8", "replace")
+        own = said == f"process {os.getpid()}"
+        return (
+            "this process's own last run, which has not ended yet" if own else f"a run of {said or 'another process'}"
+        )
+
+    def _tell(self) -> None:
+        holder = self._holder()
+        own = holder.startswith("this process")
+        if self._told or (own and time.monotonic() < self._begun + OWN_END_SECONDS):
+            return
+        self._told = True
+        self._on_wait(f"device {self._device_id} is in use by {holder}")
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 def _try_lock(descriptor: int) -> bool:

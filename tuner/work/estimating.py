@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from objectives.config import TrainingConfig
 from objectives.knobs import config_key
-from storage import runs, studies
+from storage import studies
 from tuner.errors import TightfitError
-from tuner.progress import Preparing
+from tuner.progress import Notice, Preparing
 from tuner.search.memory_model import MemoryModel, Predicted, learn, observations_of
+from tuner.search.predictions import Prediction, spread_out, to_ask
 from tuner.work.preparation import Prepared, prepare, what_happened
 from tuner.work.runner import Deadlines
 from tuner.work.session import Session
+from tuner.work.study_runs import study_run
 
 if TYPE_CHECKING:
-    from objectives.config import TrainingConfig
     from objectives.trial.protocol import Event
     from tuner.search.space import Space
 
 MOST = 5_000
 """Configurations predicted at most; of a larger space the first ones, and the answer says so."""
 ESTIMATE_SECONDS = 3600.0
+PREDICTION_SHARE = 0.05
+"""Of the study's time limit, what ``tuner run`` gives to prediction before its first trial ..."""
+LEAST_SECONDS, MOST_SECONDS = 10.0, 120.0
+"""... but so many seconds at least, and at most (without a limit, too). What is not done then stays unknown."""
+TIME_IS_OVER = "prediction_time"
+"""Why a child that predicts is asked to stop."""
 BESIDE_THE_WINDOW = 2.0
 """Seconds a run takes beside its window, for the plan: start, worst case, warm-up; more for large models."""
 
@@ -52,16 +61,44 @@ def estimate(session: Session) -> tuple[Prepared, list[Estimate]]:
     prepared = prepare(session)
     baseline, space = prepared.baseline_and_space(session.spec)
     wanted = _wanted(baseline.config, space)
-    known = dict(prepared.predictions)
-    missing = [config for config in wanted if config_key(config) not in known]
-    if missing:
-        known |= _ask(session, missing)
-        session.refresh(
-            studies.set_facts(session.database, session.study.id, {**session.study.facts, "predictions": known})
-        )
+    prepared = _predicted(session, prepared, wanted, seconds=None)
     model = learn(observations_of(session.trials()), device_kind=session.lane.device.kind)
-    limit = session.study.memory_limit_bytes
+    limit, known = session.study.memory_limit_bytes, prepared.predictions
     return prepared, [_estimate(config, known.get(config_key(config), {}), model, limit) for config in wanted]
+
+
+def predict(session: Session, prepared: Prepared) -> Prepared:
+    """What ``tuner run`` knows before its first trial: as much of the space as fits its time, the baseline first.
+
+    Kept with the study; a session that goes on asks only for the rest. Without predictions the study goes on, and
+    says why it has none.
+    """
+    baseline, space = prepared.baseline_and_space(session.spec)
+    limit = session.spec.limits.time_seconds
+    share = MOST_SECONDS if limit is None else limit * PREDICTION_SHARE
+    seconds = min(max(share, LEAST_SECONDS), MOST_SECONDS)
+    try:
+        return _predicted(session, prepared, _wanted(baseline.config, space), seconds=seconds)
+    except TightfitError as error:
+        session.report(Notice(text=f"{error}; the search goes on without"))
+        return prepared
+
+
+def _predicted(
+    session: Session, prepared: Prepared, wanted: Sequence[TrainingConfig], *, seconds: float | None
+) -> Prepared:
+    """The study with everything predicted that was missing, or what the time was enough for; stored."""
+    missing = to_ask(wanted, prepared.predictions, most=MOST)
+    if not missing:
+        return prepared
+    answers = _ask(session, missing, seconds)
+    known = {**prepared.predictions, **spread_out(wanted, answers)}
+    facts = {**session.study.facts, "predictions": known}
+    session.refresh(session.patiently(lambda: studies.set_facts(session.database, session.study.id, facts)))
+    if len(answers) < len(missing) and seconds is not None:
+        left = len(missing) - len(answers)
+        session.report(Notice(text=f"{left} of {len(missing)} peaks were not predicted in {seconds:.0f} s"))
+    return replace(prepared, predictions=known)
 
 
 def predicted_misfits(session: Session, prepared: Prepared) -> frozenset[str]:
@@ -89,35 +126,28 @@ def _estimate(config: TrainingConfig, raw: Mapping[str, Any], model: MemoryModel
     return Estimate(config=config, raw=raw, predicted=predicted)
 
 
-def _ask(session: Session, configs: Sequence[TrainingConfig]) -> dict[str, Mapping[str, Any]]:
-    """One ``estimate`` child for all of them; by configuration key."""
-    from objectives.config import TrainingConfig
+def _ask(session: Session, configs: Sequence[TrainingConfig], seconds: float | None) -> dict[str, Prediction]:
+    """One ``estimate`` child for all of them; by configuration key, those that it came to in so many seconds.
 
+    Raises:
+        TightfitError: It failed before it had answered anything.
+    """
     session.report(Preparing(text=f"predicting the peak memory of {len(configs)} configurations"))
     request = session.request(
         "estimate", session.lane, cap_memory=False, answer={"configs": [config.to_mapping() for config in configs]}
     )
-    runs.start(session.database, id=request.run, study_id=session.study.id, purpose="estimate")
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Prediction] = {}
+    ends_at = time.monotonic() + (ESTIMATE_SECONDS if seconds is None else seconds)
 
     def watch(event: Event) -> str | None:
         if event.event == "answer":
             key = config_key(TrainingConfig.from_mapping(event.fields["config"]))
             found[key] = event.fields["prediction"]
-        return None
+        return TIME_IS_OVER if time.monotonic() > ends_at else None
 
-    end = session.lane.run(
-        request,
-        Deadlines(trial_seconds=ESTIMATE_SECONDS, compile_seconds=ESTIMATE_SECONDS),
-        environment=session.spec.environment,
-        watch=watch,
-        cancelled=session.stop.is_set,
-    )
+    deadline = ESTIMATE_SECONDS if seconds is None else 2 * seconds
+    end = study_run(session, request, Deadlines(trial_seconds=deadline, compile_seconds=deadline), watch)
     verdict = end.verdict
-    runs.finish(
-        session.database, request.run, outcome=verdict.outcome, cause=verdict.cause, confidence=verdict.confidence,
-        evidence=end.evidence, seconds=end.seconds,
-    )  # fmt: skip
     if verdict.outcome != "completed" and not found:
         raise TightfitError(f"no peak could be predicted: {what_happened(end)}. {verdict.advice}".rstrip())
     return found

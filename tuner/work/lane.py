@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from objectives.measure.hardware import list_devices
 from objectives.measure.nvidia import used_bytes
-from tuner.errors import TightfitError
+from tuner.errors import MachineError, TightfitError
 from tuner.work.device_lock import DeviceLock, wait_until_free
 from tuner.work.launcher import Launcher
 from tuner.work.runner import Deadlines, RunEnd, Watch, execute
@@ -116,23 +116,38 @@ class Lane:
             watch: Sees every event; a text stops the child for that reason.
             cancelled: Asked now and then; True ends the child as ``cancelled``.
             on_wait: Called once with who holds the device, when there is something to wait for.
+
+        Raises:
+            MachineError: The device's memory does not come back, no process can be started, or it was cancelled while
+                it waited for the device.
         """
         launcher = self._launcher(environment)
         log_path = self._folder / "logs" / f"{request.run}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire(on_wait=on_wait)
         try:
+            if not self.acquire(on_wait=on_wait, cancelled=cancelled):
+                raise MachineError("it was not started: the wait for its device was given up")
             self._require_free()
             return execute(launcher, request, log_path, deadlines, watch=watch, cancelled=cancelled, lock=self._lock)
         finally:
             self._lock.release()
             log_path.unlink(missing_ok=True)
 
+    def acquire(
+        self, *, on_wait: Callable[[str], None] = lambda _holder: None, cancelled: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Takes the device for the next run, which :meth:`run` then gives back; False when ``cancelled`` said so."""
+        return self._lock.acquire(on_wait=on_wait, cancelled=cancelled)
+
+    def release(self) -> None:
+        """Gives the device back without a run."""
+        self._lock.release()
+
     def _require_free(self) -> None:
         """Waits until a GPU's memory is back where it was before the first run: drivers free it late.
 
         Raises:
-            TightfitError: It does not come back.
+            MachineError: It does not come back.
         """
         if self.device.kind != "cuda":
             return
@@ -140,10 +155,11 @@ class Lane:
             self._used_before = used_bytes(self.device.uuid) or 0
         release = wait_until_free(lambda: used_bytes(self.device.uuid), self._used_before)
         if not release.free:
-            raise TightfitError(
+            raise MachineError(
                 f"{self.device.name} ({self.device.uuid}) still has {release.used_bytes} bytes in use "
                 f"{release.waited_seconds:.0f} s after the last run's process ended; before the study it had "
-                f"{self._used_before}: another program uses it, or the driver lost the memory"
+                f"{self._used_before}: another program uses it, or the driver lost the memory",
+                cause="busy_device",
             )
 
     def _launcher(self, environment: Mapping[str, str]) -> Launcher:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from objectives.trial import process_table
-from tuner.errors import TightfitError
+from tuner.errors import MachineError
 from tuner.work import processes
 from tuner.work.run_log import RunLog, readable
 from tuner.work.trial_process import Started, TrialProcess
@@ -30,7 +30,7 @@ START_SECONDS = 300.0
 LARGEST_MESSAGE_BYTES = 128 * 1024
 
 
-class LaunchError(TightfitError):
+class LaunchError(MachineError):
     """No child could be started: the template died or hung twice, or the system refuses new processes (``infra``)."""
 
 

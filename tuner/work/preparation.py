@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 from objectives.knobs import facts_from_mapping
 from objectives.knobs.knob import Facts
 from objectives.trial.outcome import Verdict
-from storage import runs, studies
+from storage import studies
+from tuner.answer.notices import left_out
 from tuner.errors import SpecError, SpecProblem, TightfitError
-from tuner.progress import Preparing
+from tuner.progress import Notice, Preparing
 from tuner.search.baseline import Baseline, baseline_config
 from tuner.search.batch import GlobalBatch
 from tuner.search.space import Space, make_space
+from tuner.spec.locate import objective_problem
 from tuner.work.runner import Deadlines, RunEnd
+from tuner.work.study_runs import study_run
 
 if TYPE_CHECKING:
     from objectives.trial.protocol import Event
@@ -55,11 +58,7 @@ class Prepared:
 
     def batch(self, spec: StudySpec) -> GlobalBatch:
         """The study's global batch."""
-        return GlobalBatch(
-            samples=spec.global_batch_size,
-            tokens=spec.global_batch_tokens,
-            tokens_per_row=self.data.get("mean_tokens_per_row", {}),
-        )
+        return GlobalBatch.of(samples=spec.global_batch_size, tokens=spec.global_batch_tokens, data=self.data)
 
     def baseline_and_space(self, spec: StudySpec) -> tuple[Baseline, Space]:
         """Trial 0 and everything that may be tried beside it."""
@@ -89,7 +88,10 @@ def prepare(session: Session) -> Prepared:
     limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)  # may have changed since the last session
     session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
     prepared = Prepared.from_mapping(stored)
+    if (told := left_out(prepared.data)) is not None:
+        session.report(Notice(text=told))
     require_enough_data(session.spec, prepared.data)
+    require_possible_batch(session.spec, prepared)
     return prepared
 
 
@@ -116,7 +118,23 @@ def require_enough_data(spec: StudySpec, data: Mapping[str, Any]) -> None:
         reason=f"the data has {rows} samples, fewer than one global batch of {wanted}",
         fix="Use a smaller global batch or more data",
     )
-    raise SpecError((problem,))
+    raise SpecError((problem,), source="")
+
+
+def require_possible_batch(spec: StudySpec, prepared: Prepared) -> None:
+    """Refuses a global batch in tokens that neither the baseline nor any configuration can make of this data.
+
+    Raises:
+        SpecError: With the first reason, which names near sizes that work.
+    """
+    if spec.global_batch_tokens is None:
+        return
+    baseline, space = prepared.baseline_and_space(spec)
+    if baseline.refused is None or next(space.configs(), None) is not None:
+        return
+    said = (reason for choice, reason in space.refused.items() if choice.startswith("micro_batch_size="))
+    problem = SpecProblem(where="global_batch_tokens", reason=next(said, baseline.refused), fix="")
+    raise SpecError((problem,), source="")
 
 
 class _Answers:
@@ -154,24 +172,8 @@ class _Answers:
                 "base": dict(spec.baseline),
             },
         )
-        runs.start(session.database, id=request.run, study_id=session.study.id, purpose="capability")
-        end = session.lane.run(
-            request,
-            Deadlines(trial_seconds=PREPARE_SECONDS, compile_seconds=spec.limits.compile_time_seconds),
-            environment=spec.environment,
-            watch=self._report,
-            cancelled=session.stop.is_set,
-        )
-        runs.finish(
-            session.database,
-            request.run,
-            outcome=end.verdict.outcome,
-            cause=end.verdict.cause,
-            confidence=end.verdict.confidence,
-            evidence=end.evidence,
-            seconds=end.seconds,
-        )
-        return end
+        deadlines = Deadlines(trial_seconds=PREPARE_SECONDS, compile_seconds=spec.limits.compile_time_seconds)
+        return study_run(session, request, deadlines, self._report)
 
     def _report(self, event: Event) -> str | None:
         text = self._said
@@ -206,7 +208,7 @@ class Interrupted(TightfitError):
 def _unusable(verdict: Verdict, end: RunEnd) -> TightfitError:
     own = next((record for record in end.ending.chain if record.cls == OBJECTIVE_ERROR), None)
     if own is not None:
-        return SpecError((SpecProblem(where="objective", reason=own.text, fix=""),))
+        return SpecError((objective_problem(own.text),), source="")
     return TightfitError(f"the objective cannot be prepared: {what_happened(end)}. {verdict.advice}".rstrip())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from objectives.trial.protocol import clean
@@ -17,10 +19,15 @@ _UNPRINTABLE = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class RunLog:
-    """The file a child's standard output and error go to. Opened for appending, so it may be cut at any time."""
+    """The file a child's standard output and error go to. Opened for appending, so it may be cut at any time.
+
+    It is locked as long as anybody has it open, the child and what that has started included.
+    """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with suppress(BlockingIOError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def fileno(self) -> int:
         """The descriptor the child inherits."""
@@ -47,6 +54,21 @@ class RunLog:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def remove_stale_logs(folder: Path) -> int:
+    """Removes the logs of runs whose worker was killed: those that nobody has open. Returns how many."""
+    removed = 0
+    for path in folder.glob("*.log"):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed += 1
+            finally:
+                os.close(descriptor)
+    return removed
 
 
 def readable(output: bytes) -> str:

@@ -135,21 +135,28 @@ def execute(
     )
 
 
+def unable(error: Exception, seconds: float) -> RunEnd:
+    """The end of a run whose machine could not run it: the device is busy, or no process can be started."""
+    cause = getattr(error, "cause", None)
+    verdict = Verdict(outcome="infra", cause=cause, text=str(error))
+    return RunEnd(verdict=verdict, ending=Ending(), evidence={"phase": "start"}, seconds=seconds)
+
+
 def _listen(process: TrialProcess, listener: Listener, watch: Watch, cancelled: Callable[[], bool]) -> None:
-    stop_at: float | None = None
+    stop_at, asked = 0.0, ""
     while process.ended is None:
         for event in process.poll(POLL_SECONDS):
             listener.hear(event)
             reason = watch(event)
-            if reason and stop_at is None:
+            if reason and not asked:
                 process.stop(reason)
-                stop_at = time.monotonic() + STOP_GRACE_SECONDS
+                stop_at, asked = time.monotonic() + STOP_GRACE_SECONDS, reason
         if cancelled():
             process.kill("cancelled")
         elif why := listener.overdue():
             process.kill(why)
-        elif stop_at is not None and time.monotonic() > stop_at:
-            process.kill("dominated")
+        elif asked and time.monotonic() > stop_at:
+            process.kill(asked)
 
 
 def _evidence(end: ProcessEnd, ending: Ending, listener: Listener) -> dict[str, Any]:

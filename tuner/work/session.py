@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from objectives.config import TrainingConfig
 from objectives.knobs import environment as knob_environment
 from objectives.trial.protocol import Purpose, RunRequest, WindowPlan
-from storage import runs, studies, trials
-from tuner.progress import Notice, OnProgress, StepSeen, TrialEnded, TrialStarted, ignore
+from storage import studies
+from tuner.errors import MachineError
+from tuner.progress import Notice, OnProgress, StepSeen, TrialEnded, ignore
 from tuner.search.schedule import History
+from tuner.work.clock import StudyClock
+from tuner.work.dominance import DominanceWatch
 from tuner.work.lane import Lane, new_run_id
-from tuner.work.runner import Deadlines, RunEnd
+from tuner.work.outbox import Outbox, Result
+from tuner.work.outbox import store as store_result
+from tuner.work.patience import patiently
+from tuner.work.rows import StudyRows
+from tuner.work.runner import Deadlines, RunEnd, Watch, unable
 
 if TYPE_CHECKING:
     from objectives.trial.protocol import Event
     from storage.database import Database
-    from storage.records import RunRecord, StudyRecord, TrialRecord
+    from storage.records import StudyRecord, TrialRecord
     from tuner.spec.model import StudySpec
-    from tuner.stop import Stop
+    from tuner.work.leaving import Leaving
 
+Answer = TypeVar("Answer")
+DECIDE_SECONDS = 30.0
+"""How long a worker waits for its turn to decide."""
 SHORTEST_WINDOW_SHARE = 0.5
 """A window may stop early when it is narrow enough, but not before this share of its longest time."""
 
@@ -34,18 +46,35 @@ class Session:
     Attributes:
         study: The study's row; its facts are filled by the preparation.
         lanes: One per device.
-        stop: Set when a person asked to end.
+        stop: Says when to leave the study before its end.
+        outbox: Where results of runs go first.
         report: Takes progress.
-        begun: ``time.monotonic()`` at which this session's work began.
+        worker_id: This process in the store; None where it is not registered.
+        shared: Whether other processes work on the study at the same time.
+        keepalive_seconds: A child that hears nothing for so long ends itself.
+        workers: How many processes work on it now, as last seen.
+        running: Ids of this process's runs in progress.
+        taken_away: Those that were declared lost meanwhile: their children are ended.
     """
 
     database: Database
     study: StudyRecord
     spec: StudySpec
     lanes: tuple[Lane, ...]
-    stop: Stop
+    stop: Leaving
+    outbox: Outbox
     report: OnProgress = ignore
-    begun: float = field(default_factory=time.monotonic)
+    worker_id: str | None = None
+    shared: bool = False
+    keepalive_seconds: float = 60.0
+    workers: int = 1
+    running: set[str] = field(default_factory=set)
+    taken_away: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.clock = StudyClock(self.study.seconds)
+        self._rows = StudyRows(self.database, self.study.id)
+        self._deciding = threading.Lock()
 
     @property
     def lane(self) -> Lane:
@@ -54,7 +83,7 @@ class Session:
 
     def elapsed_seconds(self) -> float:
         """Wall time spent on the study, earlier sessions included."""
-        return self.study.seconds + time.monotonic() - self.begun
+        return self.clock.elapsed_seconds()
 
     def seconds_left(self, share: float = 1.0) -> float | None:
         """Of that share of the time limit; None without a limit."""
@@ -62,31 +91,28 @@ class Session:
         return None if limit is None else limit * share - self.elapsed_seconds()
 
     def refresh(self, study: StudyRecord) -> None:
-        """Takes over the study's row as just written; the clock goes on."""
-        self.study = replace(study, seconds=self.study.seconds)
+        """Takes over the study's row as just written."""
+        self.study = study
 
     def trials(self) -> tuple[TrialRecord, ...]:
         """The study's trials as the store has them now."""
-        return trials.list_of(self.database, self.study.id)
+        return self._rows.read()[0]
 
-    def runs(self) -> tuple[RunRecord, ...]:
-        """The study's runs as the store has them now."""
-        return runs.list_of(self.database, study_id=self.study.id)
-
-    def history(self, busy: frozenset[int] = frozenset()) -> History:
-        """The study as it stands; ``busy``: trials that run right now."""
+    def history(self) -> History:
+        """The study as it stands; busy is a trial with a run in progress, on whichever worker."""
+        trials, runs = self._rows.read()
         return History(
-            trials=self.trials(),
-            runs=self.runs(),
+            trials=trials,
+            runs=runs,
             elapsed_seconds=self.elapsed_seconds(),
             limit_bytes=self.study.memory_limit_bytes,
             device_kind=self.lane.device.kind,
-            busy=busy,
+            busy=frozenset(run.trial_id for run in runs if run.outcome is None and run.trial_id is not None),
         )
 
     def save_seconds(self) -> None:
-        """Adds this session's time to the study."""
-        studies.add_seconds(self.database, self.study.id, time.monotonic() - self.begun)
+        """Adds this session's time since the last call to the study."""
+        self.clock.set(studies.add_seconds(self.database, self.study.id, self.clock.take(self.workers)).seconds)
 
     def request(self, purpose: Purpose, lane: Lane, **values: Any) -> RunRequest:
         """A request of this study for a device; ``values`` are further fields of :class:`RunRequest`."""
@@ -106,6 +132,7 @@ class Session:
             learning_rate=self.spec.learning_rate,
             memory_limit_bytes=self.study.memory_limit_bytes,
             threads=device.threads,
+            keepalive_seconds=self.keepalive_seconds,
             environment={**pinned, **spoken},
             **values,
         )
@@ -136,63 +163,71 @@ class Session:
             warm_load_seconds=warm_load_seconds,
         )
 
-    def run_trial(
-        self,
-        lane: Lane,
-        trial: TrialRecord,
-        purpose: Purpose,
-        window: WindowPlan,
-        *,
-        deadlines: Deadlines,
-        attempt: int = 1,
-        memory_limit_bytes: int | None = None,
-    ) -> tuple[str, RunEnd]:
-        """Runs one child for a trial; its row is stored before it starts. Returns the run's id and its end.
-
-        Args:
-            lane: Where.
-            trial: As stored.
-            purpose: ``search``, ``repeat`` or ``confirm``.
-            window: How long it measures.
-            deadlines: How long it may take.
-            attempt: Number among the trial's runs of that purpose.
-            memory_limit_bytes: Another cap than the study's limit (a doubtful signal near the cap gets more room).
-        """
-        config = TrainingConfig.from_mapping(trial.config)
-        request = self.request(
-            purpose,
-            lane,
-            config=config.to_mapping(),
-            global_batch_size=config.micro_batch_size * config.accumulation_steps,
-            window=window,
-        )
-        if memory_limit_bytes is not None:
-            request = replace(request, memory_limit_bytes=memory_limit_bytes)
-        left = self.seconds_left()
-        self.report(
-            TrialStarted(
-                number=trial.number,
-                config=trial.config,
-                purpose=purpose,
-                predicted_peak_memory_bytes=trial.predicted_peak_memory_bytes,
-                seconds_left=left,
+    def execute(
+        self, lane: Lane, request: RunRequest, deadlines: Deadlines, watch: Watch = lambda _event: None
+    ) -> RunEnd:
+        """Runs one child of this study to its end. A machine that cannot run it is an ``infra`` outcome, no error."""
+        self.running.add(request.run)
+        begun = time.monotonic()
+        try:
+            return lane.run(
+                request,
+                deadlines,
+                environment=self.spec.environment,
+                watch=watch,
+                cancelled=lambda: self.stop.ends_run() or request.run in self.taken_away,
+                on_wait=self.waiting,
             )
-        )
-        runs.start(
-            self.database, id=request.run, study_id=self.study.id, trial_id=trial.id, purpose=purpose, attempt=attempt
-        )
-        end = lane.run(
-            request,
-            deadlines,
-            environment=self.spec.environment,
-            watch=Reporter(session=self, trial=trial).watch,
-            cancelled=self.stop.is_set,
-            on_wait=self._waiting,
-        )
-        self.report(trial_ended(trial, purpose, end, self.seconds_left()))
-        return request.run, end
+        except MachineError as error:
+            return unable(error, time.monotonic() - begun)
+        finally:
+            self.running.discard(request.run)
 
-    def _waiting(self, holder: str) -> None:
+    def acquire(self, lane: Lane) -> bool:
+        """Takes the device for the next run; False when there is a reason to leave before it is free.
+
+        The wait is no time spent on the study.
+        """
+        begun = time.monotonic()
+        held = lane.acquire(on_wait=self.waiting, cancelled=self.stop.is_set)
+        self.clock.forgive((time.monotonic() - begun) / len(self.lanes))
+        return held
+
+    def store(self, result: Result) -> None:
+        """Keeps how a run ended: in the outbox first, so that it survives a store that is away and this process."""
+        try:
+            path = self.outbox.put(result)
+        except OSError as error:
+            self.report(Notice(text=f"the outbox cannot be written ({error}): the result goes to the store directly"))
+            self.patiently(lambda: store_result(self.database, result))
+            return
+        self.patiently(lambda: self.outbox.deliver(path))
+
+    def patiently(self, work: Callable[[], Answer]) -> Answer:
+        """Does work on the store, however long that is away; raises its error when the run in progress has to end."""
+        return patiently(
+            work,
+            give_up=self.stop.ends_run,
+            on_wait=lambda cause: self.report(Notice(text=f"{cause}; nothing new is started until it is back")),
+            on_back=lambda seconds: self.report(Notice(text=f"the store is back after {seconds:.0f} s")),
+        )
+
+    @contextmanager
+    def deciding(self) -> Iterator[bool]:
+        """Nobody else decides what this study runs next, or changes what that depends on; False when it was not got."""
+        with self._deciding:
+            if not self.shared:
+                yield True
+                return
+            with self.database.lock(f"decide-{self.study.id}", wait_seconds=DECIDE_SECONDS) as held:
+                yield held
+
+    def wait_for_others(self, seconds: float) -> None:
+        """There is nothing to run before somebody else's run ends: looks for a reason to leave meanwhile."""
+        self.stop.wait(seconds)
+
+    def waiting(self, holder: str) -> None:
+        """Tells that the device is not free."""
         self.report(Notice(text=f"the device is in use; waiting for it ({holder})"))
 
 
@@ -202,6 +237,7 @@ class Reporter:
 
     session: Session
     trial: TrialRecord
+    pruner: DominanceWatch | None = None
     steps: int = 0
     units: float = 0.0
     seconds: float = 0.0
@@ -209,7 +245,7 @@ class Reporter:
     phase: str = "import"
 
     def watch(self, event: Event) -> str | None:
-        """Sees an event; never asks the run to stop."""
+        """Sees an event; what the pruner says of it."""
         fields: Mapping[str, Any] = event.fields
         if event.event == "phase":
             self.phase, self.units, self.seconds = str(fields["phase"]), 0.0, 0.0
@@ -222,7 +258,7 @@ class Reporter:
         else:
             return None
         self._report()
-        return None
+        return None if self.pruner is None else self.pruner.watch(event)
 
     def _report(self) -> None:
         self.session.report(

@@ -112,6 +112,7 @@ OUTCOMES: tuple[OutcomeMeaning, ...] = (
 )
 
 CAUSES: Mapping[str, tuple[Outcome, str]] = {
+    "dominated": ("pruned", "a front member that needs no more memory is faster than this could still be"),
     "capacity": ("device_oom", "the device's memory was full"),
     "cap": ("device_oom", "the run's own cap was reached; the device may have had more"),
     "fragmentation": ("device_oom", "much memory was reserved but in pieces too small for the request"),

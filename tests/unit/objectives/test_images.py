@@ -9,7 +9,17 @@ import pytest
 from PIL import Image
 
 from objectives.contract import ObjectiveError
-from objectives.data.images import DEVIATION, MEAN, Pictures, class_folders, decode, find_pictures, write_pictures
+from objectives.data.images import (
+    DEVIATION,
+    MEAN,
+    NO_PICTURE,
+    Pictures,
+    class_folders,
+    decode,
+    find_pictures,
+    folders_without_picture,
+    write_pictures,
+)
 
 
 def picture(file: Path, colour: tuple[int, int, int] = (255, 0, 0), size: tuple[int, int] = (40, 30)) -> Path:
@@ -38,9 +48,11 @@ def test_classes_are_the_folders_and_the_order_is_fixed(root: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_fewer_than_two_classes_are_refused(tmp_path: Path, count: int) -> None:
-    for index in range(count):
+    for index in range(3):
         (tmp_path / f"c{index}").mkdir()
-    with pytest.raises(ObjectiveError, match=f"has {count} class folders"):
+    for index in range(count):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"c{index}" / "one.png")
+    with pytest.raises(ObjectiveError, match=f"has {count} class folders.*Without a picture: .*c2"):
         class_folders(tmp_path)
     with pytest.raises(ObjectiveError, match="no folder"):
         class_folders(tmp_path / "none")
@@ -58,6 +70,25 @@ def test_index_skips_what_is_no_picture_and_counts_it(root: Path, tmp_path: Path
     kept = [(file, label) for file, label in found if file.stat().st_size > 20]
     assert [rows[i][1] for i in range(len(rows))] == [label for _, label in kept]
     assert np.array_equal(rows[0][0], decode(kept[0][0], 8))
+
+
+def test_a_class_without_a_usable_picture_is_no_class_and_is_told(root: Path, tmp_path: Path) -> None:
+    (root / "aaa empty").mkdir()
+    (root / "mm notes").mkdir()
+    (root / "mm notes" / "read.me").write_text("no picture")
+    (root / "bb broken").mkdir()
+    (root / "bb broken" / "x.png").write_bytes(b"not a picture")
+    classes = class_folders(root)
+    assert [place.name for place in classes] == ["ants", "bb broken", "bees"]
+    without = folders_without_picture(root, classes)
+    facts = write_pictures(tmp_path, find_pictures(classes), sample_files=100, without=without)
+    assert facts["classes"] == 2
+    assert facts["skipped"]["counts"][NO_PICTURE] == 3
+    assert {row[1] for row in Pictures(tmp_path, image_size=8)} == {0, 1}
+
+
+def test_a_small_sample_takes_no_class_away(root: Path, tmp_path: Path) -> None:
+    assert write_pictures(tmp_path, find_pictures(class_folders(root)), sample_files=1)["classes"] == 2
 
 
 def test_no_usable_picture_is_an_error_and_the_sample_is_capped(root: Path, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from search_fakes import GIB, limits_of, run_of, spec_of, trial_of
 
 from tuner.answer.confirm import FEWEST_ROUNDS, MOST_ROUNDS, next_confirmation, plan
-from tuner.answer.contenders import contenders, demoted
+from tuner.answer.contenders import contenders, demoted, given_up
 from tuner.answer.verdict import confirmation, rounds_of
 from tuner.search.schedule import History
 
@@ -82,6 +84,69 @@ def test_the_next_moves_up_when_the_winner_is_thrown_out():
     history = history_of({0: 100.0, 1: 200.0, 2: 310.0}, runs)
     assert "device_oom/capacity" in demoted(history)[3]
     assert [each.number for each in contenders(history)] == [1, 0]
+
+
+def crashes(number: int, texts: list[str], begin: float = 1000.0):
+    return [
+        run_of(number + 1, None, begin + 10 * turn, "confirm", outcome="crashed", evidence={"text": text})
+        for turn, text in enumerate(texts)
+    ]
+
+
+SEGFAULT = "signal 11 (SIGSEGV)"
+
+
+def test_a_crash_in_a_longer_run_teaches_nothing_and_is_run_again():
+    history = history_of({0: 100.0, 1: 300.0}, crashes(1, [SEGFAULT, SEGFAULT]))
+    assert demoted(history) == {}
+    assert [each.number for each in contenders(history)] == [1, 0]
+    step = next_confirmation(history, spec_of(), None)
+    assert step is not None
+    assert (step.trial_id, step.attempt) == (2, 3)
+
+
+def test_crashes_alike_in_a_row_are_the_configurations_own():
+    history = history_of({0: 100.0, 1: 200.0, 2: 310.0}, crashes(2, [SEGFAULT] * 3))
+    assert "3 times in a row" in demoted(history)[3]
+    assert SEGFAULT in demoted(history)[3]
+    assert [each.number for each in contenders(history)] == [1, 0]
+
+
+def test_crashes_that_differ_demote_nobody_but_the_next_moves_up():
+    history = history_of({0: 100.0, 1: 200.0, 2: 310.0}, crashes(2, [SEGFAULT, "KeyError: 'x'", "no space left"]))
+    assert demoted(history) == {}
+    assert set(given_up(history)) == {3}
+    assert [each.number for each in contenders(history)] == [1, 0]
+
+
+@pytest.mark.parametrize("outcome", ["infra", "host_oom", "shm", "crashed"])
+def test_a_baseline_that_fails_by_no_fault_of_its_own_is_waited_for_and_not_for_ever(outcome):
+    winner = [run_of(2, 300.0, 1000.0 + 10 * turn, "confirm") for turn in range(2)]
+    lost = [run_of(1, None, 2000.0 + 10 * turn, "confirm", outcome=outcome) for turn in range(3)]
+    assert confirmation(history_of({0: 100.0, 1: 300.0}, [*winner, *lost[:2]])).best is None
+    ended = confirmation(history_of({0: 100.0, 1: 300.0}, [*winner, *lost]))
+    assert ended.best == 2
+    assert ended.no_speedup is not None
+
+
+def test_an_incomplete_round_leaves_one_story():
+    """The machine slows down by half for a round that the winner misses: means and speed-up still agree."""
+    runs = confirm_runs({0: [100.0, 50.0, 100.0], 1: [200.0, 100.0]})
+    found = confirmation(history_of({0: 100.0, 1: 200.0}, runs))
+    assert found.speedup is not None
+    assert found.intervals[2].mean / found.intervals[1].mean == pytest.approx(found.speedup.ratio)
+    assert found.intervals[1].low < found.intervals[1].mean < found.intervals[1].high
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.floats(50, 200), min_size=2, max_size=5), min_size=2, max_size=4))
+def test_whatever_rounds_are_missing_the_best_has_the_highest_mean(rates):
+    found = confirmation(history_of(dict.fromkeys(range(len(rates)), 100.0), confirm_runs(dict(enumerate(rates)))))
+    assert found.best is not None
+    assert found.speedup is not None
+    means = {key: known.mean for key, known in found.intervals.items()}
+    assert max(means.values()) == pytest.approx(means[found.best])
+    assert means[found.best] / means[1] == pytest.approx(found.speedup.ratio)
 
 
 def test_a_peak_over_the_limit_in_the_confirmation_throws_out():

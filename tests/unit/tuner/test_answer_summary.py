@@ -11,6 +11,7 @@ from search_fakes import CAPACITY, FACTS, GIB, START, FakeStudy, fixture_1, limi
 
 from objectives.knobs import facts_to_mapping
 from storage.records import StudyRecord
+from tuner.answer.notices import left_out
 from tuner.answer.summary import front_json, list_json, summarise
 
 KEYS = {
@@ -82,6 +83,18 @@ def test_refused_choices_are_told_with_their_reason():
     assert {"knob": "micro_batch_size", "value": "3"}.items() <= refused[-1].items()
     assert all(each["reason"] for each in refused)
     assert "attention" in {each["knob"] for each in refused}
+
+
+def test_what_preparation_left_out_is_told_with_its_reasons_and_places():
+    skipped = {"counts": {"empty": 2, "not JSON": 10}, "examples": ["a.jsonl:3: not JSON", "b.jsonl:1: empty"]}
+    data = {"rows": 500, "skipped": skipped}
+    told = summarise(study_record(facts={"data": data}), [], [], spec_of())["notices"]
+    assert told == [
+        "12 pieces of the data were left out (500 rows were kept): 10 x not JSON; 2 x empty. The first: "
+        "a.jsonl:3: not JSON; b.jsonl:1: empty"
+    ]
+    for nothing in ({}, {"skipped": None}, {"skipped": {"counts": {}, "examples": []}}, {"rows": 3}):
+        assert left_out(nothing) is None
 
 
 def test_front_and_list_are_parts_of_it():

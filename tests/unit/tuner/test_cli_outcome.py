@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,40 @@ def test_unusable_arguments_are_two(arguments: list[str], capsys: pytest.Capture
     assert out == ""
     assert "tuner" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [["show", "-x"], ["front", "--fast"], ["export", "-mine", "--to", "json"]])
+def test_a_name_that_begins_with_a_dash_is_told_how_to_write_it(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    assert f"tuner {arguments[0]} -- -" in capsys.readouterr().err
+    assert run_command(["list", "-x"]) == 2
+    assert "dash" not in capsys.readouterr().err
+
+
+FULL = "tuner: the output cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("arguments", [["devices"], ["devices", "--json"]])
+def test_a_full_disk_behind_stdout_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert run_command(arguments) == 1
+    assert capsys.readouterr().err == f"{FULL}\n"
+
+
+def test_an_error_that_cannot_be_printed_either_ends_without_a_traceback(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tuner", "run", str(tmp_path / "none.yaml"), "--json"], stdout=full,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1:] == [FULL]
+    assert "no such file" in done.stderr
 
 
 def test_help_and_version_are_zero(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,14 @@ ANSWER: dict[str, Any] = {
     "global_batch_tokens": None, "speedup_reason": None, "headroom_bytes": 2**30, "knee": 3, "ties": [5, 7],
     "demoted": [{"number": 4, "reason": "device_oom at step 30"}], "fits_without_margin": [trial(9, 3500, 8.2)],
     "between_run_spread": 0.02,
+    "explanation": [
+        {"knobs": [{"knob": "precision", "from": "fp32", "to": "bf16-mixed"}], "gain": 1.6,
+         "gain_interval": [1.55, 1.66], "memory_bytes": -(2**29), "source": "measured", "trials": [0, 3]},
+        {"knobs": [{"knob": name, "from": "a", "to": "b"} for name in ("optimizer", "tokens")], "gain": 1.3,
+         "gain_interval": [1.2, 1.4], "memory_bytes": 0, "source": "together", "trials": [3, 5]},
+        {"knobs": [{"knob": "loader_workers", "from": 0, "to": 2}], "gain": 1.36,
+         "gain_interval": [1.1, 1.7], "memory_bytes": None, "source": "modelled", "trials": [5, 7]},
+    ],
     "search_level": 1.0, "notices": ["the machine was disturbed"],
 }  # fmt: skip
 
@@ -73,6 +81,47 @@ def test_what_stands_around_the_winner_is_said(capsys: pytest.CaptureFixture[str
         "Note: the machine was disturbed",
     ):  # fmt: skip
         assert said in out
+
+
+def test_why_it_won_is_a_line_a_change(capsys: pytest.CaptureFixture[str]) -> None:
+    out = " ".join(shown(capsys).split("Why it won")[1].split())
+    for said in (
+        "1.60x 1.55 to 1.66 -0.50 GiB trials 0 and 3 precision fp32 -> bf16-mixed", "same trials 3 and 5 optimizer",
+        "only tried together", "- model loader_workers 0 -> 2", "cost model splits",
+    ):  # fmt: skip
+        assert said in out
+    assert "Why it won" not in shown(capsys, explanation=None)
+    assert "model" not in shown(capsys, explanation=ANSWER["explanation"][:1]).split("Why it won")[1].split("Next")[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"counts": {}}, "no trial has ended yet"),
+        ({"counts": {"crashed": 3, "device_oom": 1}}, "no trial completed"),
+        ({"counts": {"device_oom": 4}}, "every trial ran out of memory"),
+        ({"counts": {"completed": 1}, "demoted": [{"number": 1, "reason": "timeout"}]}, "thrown out by a longer run"),
+        ({"counts": {"completed": 2, "crashed": 1}, "demoted": []}, "inside the memory limit"),
+    ],
+)
+def test_no_winner_has_the_reason_that_holds(
+    capsys: pytest.CaptureFixture[str], changes: dict[str, Any], reason: str
+) -> None:
+    out = " ".join(shown(capsys, best=None, front=[], baseline=None, **changes).split())
+    assert f"No winner: {reason}" in out or reason in out.split("No winner:")[1].split("Next")[0]
+    others = {"no trial has ended", "every trial ran", "no trial completed", "thrown out by", "inside the memory limit"}
+    said = out.split("No winner:")[1][:70]
+    assert sum(each in said for each in others) == 1
+
+
+def test_a_list_with_the_longest_names_stays_inside_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    name, device = "Q" * 200, "a CPU whose maker was fond of words, at 2.10 GHz and with 64 cores"
+    tables.print_list({"studies": [{**ANSWER, "study": name, "device": device}, {"study": "new", "status": "running"}]})
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.count("Q") == 200
+    assert "finished" in out
+    assert "2.84x" in out
 
 
 def test_the_front_is_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:

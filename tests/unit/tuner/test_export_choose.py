@@ -12,6 +12,7 @@ from storage.records import StudyRecord
 from tuner.answer.summary import StudyView
 from tuner.export.choose import NothingToExport, choose
 from tuner.export.handover import ExportRefused, for_ranks, require_exact
+from tuner.spec.quantities import SIZES
 
 
 def view_of(trials, runs=(), spec=None, **study) -> StudyView:
@@ -51,6 +52,27 @@ def test_memory_takes_the_fastest_measured_trial_that_fits(memory: str, number: 
     handover = choose(view, memory=memory)
     assert handover.trial == number
     assert any(memory in each for each in handover.remarks)
+
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "kb", "")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("peak", [14 * 2**20, 3 * 2**40])
+def test_every_unit_of_size_works_for_small_models_and_large(unit: str, peak: int) -> None:
+    scale = SIZES[unit.upper() or "B"]
+    memory = f"{-(-peak // scale)}{unit}"
+    trials = [trial_of(0, config_of(1), throughput=50.0, peak_memory_bytes=peak)]
+    assert choose(view_of(trials, [run_of(1, 50.0, 0.0)]), memory=memory).trial == 0
+    with pytest.raises(NothingToExport):
+        choose(view_of(trials, [run_of(1, 50.0, 0.0)]), memory="13MiB")
+
+
+def test_a_front_of_two_points_is_said_to_have_no_knee() -> None:
+    view = three()
+    two = view_of([view.trials[0], view.trials[2]], view.runs, memory_limit_bytes=4 * GIB)
+    assert any("no knee" in each for each in choose(two, "knee").remarks)
+    assert not any("no knee" in each for each in (*choose(view, "knee").remarks, *choose(two, "smallest").remarks))
 
 
 def test_nothing_that_fits_names_the_smallest() -> None:

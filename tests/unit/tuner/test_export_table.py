@@ -43,20 +43,51 @@ def test_a_whole_study_is_a_head_and_a_row_a_trial() -> None:
     assert all(row["throughput"] is None for row in rows if row["outcome"] not in ("completed", "pruned"))
 
 
+def measured(window: float = 4.0, compiled: float = 0.0) -> dict:
+    return {
+        "window_seconds": window,
+        "stall_seconds": 0.5,
+        "compile": {"seconds": compiled},
+        "data_stall_share": 0.25,
+        "relative_standard_error": 0.01,
+    }
+
+
 def test_a_row_holds_what_a_search_run_cost_and_saw() -> None:
-    metrics = {"setup_seconds": 3.0, "data_stall_share": 0.25, "mfu": 0.4}
-    trial = trial_of(0, metrics=metrics, seconds=60.0, predicted_peak_memory_bytes=GIB)
+    trial = trial_of(0, seconds=60.0, predicted_peak_memory_bytes=GIB)
     runs = [
-        run_of(1, 100.0, 0.0, seconds=12.0, step_seconds=(0.5, 0.6)),
-        run_of(1, 101.0, 20.0, "repeat", seconds=11.0),
+        run_of(1, 100.0, 0.0, seconds=12.0, step_seconds=(0.5, 0.6), measurement=measured()),
+        run_of(1, 101.0, 20.0, "repeat", seconds=11.0, measurement=measured()),
         run_of(1, 95.0, 40.0, "confirm", seconds=37.0),
     ]
     row = lines_of(view_of([trial], runs))[1]
     assert row["seconds"] == 12.0
     assert row["runs"] == [{"throughput": 100.0, "seconds": 12.0}, {"throughput": 101.0, "seconds": 11.0}]
-    assert (row["setup_seconds"], row["data_stall_share"], row["step_seconds"]) == (3.0, 0.25, [0.5, 0.6])
+    assert (row["setup_seconds"], row["window_seconds"], row["step_seconds"]) == (7.5, 4.0, [0.5, 0.6])
+    assert row["data_stall_share"] == 0.25
     assert "compile_seconds" not in row
     assert row["predicted_peak_memory_bytes"] == GIB
+
+
+def test_compilation_is_no_setup() -> None:
+    runs = [run_of(1, 100.0, 0.0, seconds=42.0, measurement=measured(compiled=30.0))]
+    row = lines_of(view_of([trial_of(0)], runs))[1]
+    assert (row["setup_seconds"], row["compile_seconds"]) == (7.5, 30.0)
+
+
+def test_the_error_of_a_mean_has_the_spread_between_runs_in_it() -> None:
+    def runs(trial: int, *speeds: float) -> list:
+        purposes = ("search", *("repeat" for _ in speeds[1:]))
+        told = zip(speeds, purposes, strict=True)
+        return [run_of(trial, v, 10.0 * n, p, measurement=measured()) for n, (v, p) in enumerate(told)]
+
+    trials = [trial_of(0), trial_of(1)]
+    view = view_of(trials, [*runs(1, 100.0, 130.0, 100.0, 130.0, 100.0, 130.0), *runs(2, 50.0)])
+    _, repeated, single = lines_of(view)
+    assert repeated["throughput"] == pytest.approx(13000**0.5)
+    relative = [row["throughput_standard_error"] / row["throughput"] for row in (repeated, single)]
+    assert relative[1] == pytest.approx(relative[0] * 6**0.5)
+    assert 0.08 < relative[1] < 0.20
 
 
 def test_failed_and_cut_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,12 @@ from search_fakes import FACTS, spec_of
 
 from objectives.config import TrainingConfig, divisors
 from objectives.knobs import config_key
+from tuner.errors import SpecError
 from tuner.search.baseline import baseline_config
 from tuner.search.batch import TOKEN_TOLERANCE, GlobalBatch
 from tuner.search.memory_order import learn_misfits
 from tuner.search.space import Space, make_space
+from tuner.work.preparation import Prepared, require_possible_batch
 
 
 def space_of(search, *, facts=FACTS, batch=None, **values) -> Space:
@@ -102,6 +105,49 @@ def test_tokens_are_met_within_one_percent_or_refused_by_batching():
         assert abs(tokens / 100_000 - 1) <= TOKEN_TOLERANCE
     assert "asked for" in space.refused["micro_batch_size=64 batching=packed"]
     assert 64 not in space.values["micro_batch_size"] or "micro_batch_size=64 batching=padded" not in space.refused
+
+
+@given(
+    st.integers(1_000, 200_000), st.integers(1, 64), st.floats(20, 4000), st.integers(1, 4),
+    st.sampled_from(["padded", "packed"]),
+)  # fmt: skip
+def test_a_size_that_tokens_cannot_meet_names_near_ones_that_can(tokens, size, per_row, ranks, batching):
+    batch = GlobalBatch(tokens=tokens, tokens_per_row={batching: per_row}, ranks=ranks)
+    try:
+        batch.accumulation(micro_batch_size=size, batching=batching)
+    except ValueError as error:
+        tokens_named, _, sizes_named = str(error).partition("Use a global_batch_tokens of ")[2].partition(", or a ")
+        assert tokens_named
+        for near in map(int, re.findall(r"\d+", tokens_named)):
+            replace(batch, tokens=near).accumulation(micro_batch_size=size, batching=batching)
+        for near in map(int, re.findall(r"\d+", sizes_named)):
+            batch.accumulation(micro_batch_size=near, batching=batching)
+
+
+def test_data_too_small_for_the_tokens_is_found_before_a_run():
+    data = {"rows": 300, "packed_rows": 20, "mean_tokens_per_row": {"padded": 100.0, "packed": 1500.0}}
+    enough, much = (GlobalBatch.of(samples=None, tokens=tokens, data=data) for tokens in (30_000, 60_000))
+    assert enough.accumulation(micro_batch_size=1, batching="packed") == 20
+    for batching in ("padded", "packed"):
+        with pytest.raises(ValueError, match="no optimizer step would ever be made"):
+            much.accumulation(micro_batch_size=1, batching=batching)
+    unknown = GlobalBatch.of(samples=None, tokens=60_000, data={"mean_tokens_per_row": {"padded": 100.0}})
+    assert unknown.accumulation(micro_batch_size=1) == 600
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"), [(60_000, "no optimizer step"), (1_010, "Use a global_batch_tokens of 800 or 1600, or a micro_batch_size of 5 or 10")]
+)
+def test_a_batch_in_tokens_that_nothing_can_make_is_refused_in_preparation(tokens, said):
+    data = {"rows": 300, "packed_rows": 20, "mean_tokens_per_row": {"padded": 100.0, "length-grouped": 100.0}}
+    prepared = Prepared(facts=FACTS, data=data)
+    search = {"micro_batch_size": (8, 16)}
+    spec = spec_of(global_batch_size=None, global_batch_tokens=tokens, search=search, baseline={"micro_batch_size": 8})
+    with pytest.raises(SpecError, match=said) as caught:
+        require_possible_batch(spec, prepared)
+    assert caught.value.problems[0].where == "global_batch_tokens"
+    possible = spec_of(global_batch_size=None, global_batch_tokens=1600, search=search)
+    require_possible_batch(possible, prepared)
 
 
 def test_unknown_row_lengths_are_a_reason_not_a_guess():

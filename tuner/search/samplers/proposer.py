@@ -16,6 +16,7 @@ from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
 from tuner.search.memory_guess import MemoryGuess, guess_memory
 from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits, outgrown
+from tuner.search.planner.observation import Earlier
 from tuner.search.samplers.opening import changes, opening
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
@@ -63,6 +64,7 @@ class SearchTask:
         skip_misfits: Whether certain misfits are left out (``grid`` runs them too: its tables are complete).
         delay_doubtful: Whether probable misfits wait until nothing else is left.
         predicted_misfits: Keys of configurations whose predicted peak certainly is over the limit; left out as well.
+        earlier: What earlier studies taught about the knobs (``auto`` alone uses it).
     """
 
     space: Space
@@ -71,6 +73,7 @@ class SearchTask:
     skip_misfits: bool = True
     delay_doubtful: bool = False
     predicted_misfits: frozenset[str] = frozenset()
+    earlier: tuple[Earlier, ...] = ()
 
 
 class Free:

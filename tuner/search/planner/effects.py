@@ -1,0 +1,362 @@
+"""The one model behind what is learned: a sum of effects with normal priors, in closed form. Pure.
+
+For the logarithm of a positive quantity (throughput, peak, seconds of a run) of configuration c in study s::
+
+    y = prior mean(c) + level_s + sum over knobs k of main_k(value)
+        + sum over pairs (k, l) of pair_kl(value, value) + family(c) + own(c) + noise
+
+A hierarchical Bayesian linear model (Gelman et al., Bayesian Data Analysis, chapter 15) whose weights all have normal
+priors, kept in its dual form: the covariance of two configurations is the sum over the parts of (prior variance x how
+alike they are in it), so that its cost goes with the number of runs and not with the number of weights. Values of an
+ordered integer are alike when they are near in factors of two; the micro-batch besides follows a launch-bound floor.
+Three scales (main effects, interactions, noise) are set by the marginal likelihood over a small grid.
+Studies share main effects, pairs and families as far as their similarity says, and never the level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+
+from tuner.search.planner.candidates import Codes, Encoded, Floats, Value
+from tuner.search.planner.priors import (
+    FAMILY_SPREAD,
+    LOADER_KNOBS,
+    MICRO_BATCH,
+    OWN_SPREAD,
+    PAIR_SPREAD,
+    KnobPrior,
+)
+
+LEARN_SCALES_FROM = 60
+"""Runs the scales are learned from at most: the fastest ones, near which the decision falls."""
+GRID_MAIN, GRID_PAIR, GRID_NOISE = (0.4, 1.0, 2.5), (0.15, 0.5, 1.5, 4.0), (0.15, 0.5, 1.5, 4.0)
+"""Variance factors tried."""
+JITTER = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """The prior of one quantity.
+
+    Attributes:
+        knobs: Prior by knob.
+        unknown: The prior of every other knob.
+        micro_mean: Mean effect of a micro-batch as a function of its size; None for none.
+        micro_bend: The shape in which that effect may be wrong, as a function of the size, 1 at most.
+        micro_spread: How far it may be wrong.
+        level_spread: Of a study's level.
+        noise: Relative spread between runs of one configuration.
+    """
+
+    knobs: Mapping[str, KnobPrior]
+    unknown: KnobPrior
+    micro_mean: Callable[[Floats], Floats] | None = None
+    micro_bend: Callable[[Floats], Floats] | None = None
+    micro_spread: float = 0.0
+    level_spread: float = 2.0
+    noise: float = 0.03
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Factor:
+    """One knob's part: prior means, and square roots (values x values) of its prior covariances."""
+
+    column: int
+    mean: Floats
+    main: Floats
+    pair: Floats
+    square: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """Configurations for the model, shapes (points,) or (points, knobs).
+
+    Attributes:
+        family: Equal numbers for equal combinations of all knobs but the micro-batch.
+        own: Equal numbers for the same configuration.
+        similarity: 1 for this study's, an earlier study's similarity else.
+        study: 0 for this one.
+    """
+
+    codes: Codes
+    family: Codes
+    own: Codes
+    similarity: Floats
+    study: Codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def at(self, places: Codes) -> Points:
+        """Some of them."""
+        return Points(
+            codes=self.codes[places],
+            family=self.family[places],
+            own=self.own[places],
+            similarity=self.similarity[places],
+            study=self.study[places],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scales:
+    """Variance factors over the prior's."""
+
+    main: float = 1.0
+    pair: float = 1.0
+    noise: float = 1.0
+
+
+class Structure:
+    """The parts of the model for one set of knobs and values."""
+
+    def __init__(self, encoded: Encoded, beliefs: Beliefs) -> None:
+        self.beliefs = beliefs
+        self.factors = tuple(
+            _factor(column, name, encoded.values[column], beliefs)
+            for column, name in enumerate(encoded.names)
+            if len(encoded.values[column]) > 1
+        )
+        micro = encoded.column(MICRO_BATCH)
+        self.micro = next((each for each in self.factors if each.column == micro), None)
+        self.family_names = {MICRO_BATCH, *LOADER_KNOBS}
+
+    def points(self, encoded: Encoded, own: Codes, *, study: int = 0, similarity: float = 1.0) -> Points:
+        """Configurations of one study."""
+        count = len(encoded.codes)
+        return Points(
+            codes=encoded.codes,
+            family=encoded.groups(self.family_names),
+            own=own,
+            similarity=np.full(count, similarity),
+            study=np.full(count, study, dtype=np.intp),
+        )
+
+    def prior_mean(self, codes: Codes) -> Floats:
+        """Shape (points,)."""
+        total = np.zeros(len(codes))
+        for each in self.factors:
+            total += each.mean[codes[:, each.column]]
+        return total
+
+    def covariance(self, a: Points, b: Points) -> tuple[Floats, Floats, Floats]:
+        """Prior covariances of level, main effects and interactions (families and own included), shape (a, b) each."""
+        same_study = a.study[:, None] == b.study[None, :]
+        shared = np.where(same_study, 1.0, a.similarity[:, None] * b.similarity[None, :])
+        level = np.where(same_study, self.beliefs.level_spread**2, 0.0)
+        return level, self._main(a, b) * shared, self._interactions(a, b) * shared
+
+    def _main(self, a: Points, b: Points) -> Floats:
+        made: Floats = self._features(a.codes, "main") @ self._features(b.codes, "main").T
+        return made
+
+    def _interactions(self, a: Points, b: Points) -> Floats:
+        """All pairs at once: the square of the sum is the squares and twice the pairs."""
+        summed = self._features(a.codes, "pair") @ self._features(b.codes, "pair").T
+        squares = self._features(a.codes, "square") @ self._features(b.codes, "square").T
+        pairs = (summed**2 - squares) / 2
+        family = FAMILY_SPREAD**2 * (a.family[:, None] == b.family[None, :])
+        own = OWN_SPREAD**2 * (a.own[:, None] == b.own[None, :])
+        made: Floats = np.maximum(pairs, 0.0) + family * self._near(a, b) + own
+        return made
+
+    def _near(self, a: Points, b: Points) -> Floats | float:
+        """How alike the micro-batches are, 0 to 1."""
+        if self.micro is None:
+            return 1.0
+        table = self.micro.pair @ self.micro.pair.T
+        table = table / table.max()
+        made: Floats = table[np.ix_(a.codes[:, self.micro.column], b.codes[:, self.micro.column])]
+        return made
+
+    def _features(self, codes: Codes, part: str) -> Floats:
+        if not self.factors:
+            return np.zeros((len(codes), 1))
+        return np.concatenate([getattr(each, part)[codes[:, each.column]] for each in self.factors], axis=1)
+
+
+class Posterior:
+    """The model after some observations; never changes."""
+
+    def __init__(self, structure: Structure, points: Points, values: Floats, noise: Floats, scales: Scales) -> None:
+        self.structure, self.points, self.scales = structure, points, scales
+        self.values, self.noise = values, noise
+        self._root: Floats = np.linalg.cholesky(
+            self._covariance(points, points) + np.diag(noise * scales.noise + JITTER)
+        )
+        self._pull = _solve(self._root, values - structure.prior_mean(points.codes))
+        self._alpha: Floats = np.linalg.solve(self._root.T, self._pull)
+
+    def _covariance(self, a: Points, b: Points) -> Floats:
+        level, main, pair = self.structure.covariance(a, b)
+        return level + self.scales.main * main + self.scales.pair * pair
+
+    def joint(self, points: Points) -> tuple[Floats, Floats]:
+        """Mean, shape (points,), and covariance, shape (points, points), of the quantity without noise."""
+        cross = self._covariance(self.points, points)
+        half = _solve(self._root, cross)
+        mean = self.structure.prior_mean(points.codes) + half.T @ self._pull
+        return mean, self._covariance(points, points) - half.T @ half
+
+    def means(self, points: Points) -> Floats:
+        """Means of many configurations of this study by tables of effects, shape (points,)."""
+        weight = self._alpha * np.where(self.points.study == 0, 1.0, self.points.similarity)
+        mine = self.points.study == 0
+        total = self.structure.prior_mean(points.codes)
+        total += self.structure.beliefs.level_spread**2 * self._alpha[mine].sum()
+        for each in self.structure.factors:
+            table = self.scales.main * (each.main @ (each.main[self.points.codes[:, each.column]].T @ weight))
+            total += table[points.codes[:, each.column]]
+        for one, other in combinations(self.structure.factors, 2):
+            total += (
+                self.scales.pair
+                * self._pair_table(one, other, weight)[points.codes[:, one.column], points.codes[:, other.column]]
+            )
+        return total + self.scales.pair * self._families(points, weight)
+
+    def _pair_table(self, one: Factor, other: Factor, weight: Floats) -> Floats:
+        left = (one.pair @ one.pair.T)[:, self.points.codes[:, one.column]]
+        right = (other.pair @ other.pair.T)[:, self.points.codes[:, other.column]]
+        made: Floats = (left * weight) @ right.T
+        return made
+
+    def _families(self, points: Points, weight: Floats) -> Floats:
+        known, places = np.unique(self.points.family, return_inverse=True)
+        found = np.searchsorted(known, points.family)
+        found = np.minimum(found, len(known) - 1)
+        inside = known[found] == points.family
+        micro = self.structure.micro
+        if micro is None:
+            table = np.bincount(places, weights=weight)
+            return FAMILY_SPREAD**2 * np.where(inside, table[found], 0.0)
+        near = micro.pair @ micro.pair.T
+        sums = np.zeros((len(known), len(near)))
+        np.add.at(sums, (places, self.points.codes[:, micro.column]), weight)
+        table = sums @ (near / near.max())
+        return FAMILY_SPREAD**2 * np.where(inside, table[found, points.codes[:, micro.column]], 0.0)
+
+    def bounded(self, points: Points, bounds: Floats, upper: bool, spread: float) -> Posterior:
+        """The model after results of which only a bound is known.
+
+        Each enters as the normal observation that turns the model's belief into the moments of that belief cut at the
+        bound (one sweep of expectation propagation; Minka 2001): a bound it already expected changes nothing.
+
+        Args:
+            points: What ran.
+            bounds: Its bounds, shape (points,).
+            upper: Whether the values lie below them.
+            spread: Noise of the bounds' own measurement, in the same logarithm.
+        """
+        if not len(points):
+            return self
+        mean, covariance = self.joint(points)
+        variance = np.maximum(np.diag(covariance), 1e-8) + spread**2
+        pseudo, noise = _cut(mean, variance, bounds, -1.0 if upper else 1.0)
+        told = noise < 1e4
+        return Posterior(
+            self.structure,
+            joined(self.points, points.at(np.flatnonzero(told))),
+            np.concatenate([self.values, pseudo[told]]),
+            np.concatenate([self.noise, noise[told] / self.scales.noise]),
+            self.scales,
+        )
+
+
+def learn(structure: Structure, points: Points, values: Floats, noise: Floats) -> Posterior:
+    """The model after these observations, its scales the likeliest of the grid.
+
+    Args:
+        structure: The model's parts.
+        points: What ran; may be empty.
+        values: The logarithms measured, shape (points,).
+        noise: Variance of each before scaling, shape (points,).
+    """
+    chosen = np.argsort(-values, kind="stable")[:LEARN_SCALES_FROM]
+    scales = _likeliest(structure, points.at(chosen), values[chosen], noise[chosen])
+    return Posterior(structure, points, values, noise, scales)
+
+
+def joined(*parts: Points) -> Points:
+    """One after the other."""
+    return Points(
+        codes=np.concatenate([each.codes for each in parts]),
+        family=np.concatenate([each.family for each in parts]),
+        own=np.concatenate([each.own for each in parts]),
+        similarity=np.concatenate([each.similarity for each in parts]),
+        study=np.concatenate([each.study for each in parts]),
+    )
+
+
+def _likeliest(structure: Structure, points: Points, values: Floats, noise: Floats) -> Scales:
+    if len(points) < 3:
+        return Scales()
+    level, main, pair = structure.covariance(points, points)
+    residual = values - structure.prior_mean(points.codes)
+    grid = list(product(GRID_MAIN, GRID_PAIR, GRID_NOISE))
+    scale = np.array(grid)[:, :, None, None]
+    stacked = level + scale[:, 0] * main + scale[:, 1] * pair + scale[:, 2] * np.diag(noise)
+    roots = np.linalg.cholesky(stacked + JITTER * np.eye(len(points)))
+    pulled = np.linalg.solve(roots, np.broadcast_to(residual[:, None], (len(grid), len(residual), 1)))[:, :, 0]
+    fit = -0.5 * (pulled**2).sum(axis=1) - np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    belief = -0.5 * (np.log(np.array(grid)) ** 2 / np.log(np.array([2.5, 3.0, 2.5])) ** 2).sum(axis=1)
+    best = grid[int(np.argmax(fit + belief))]
+    return Scales(main=best[0], pair=best[1], noise=best[2])
+
+
+def _factor(column: int, name: str, values: Sequence[Value], beliefs: Beliefs) -> Factor:
+    prior = beliefs.knobs.get(name, beliefs.unknown)
+    alike = _alike(name, values, prior)
+    mean = np.array([0.0 if value is None else prior.means.get(value, 0.0) for value in values])
+    main = prior.spread**2 * alike
+    if name == MICRO_BATCH:
+        sizes = np.array([float(value or 1) for value in values])
+        mean = mean if beliefs.micro_mean is None else mean + beliefs.micro_mean(sizes)
+        bend = np.zeros(len(sizes)) if beliefs.micro_bend is None else beliefs.micro_bend(sizes)
+        main = main + beliefs.micro_spread**2 * np.outer(bend, bend)
+    weight = PAIR_SPREAD * prior.couples * alike
+    return Factor(column=column, mean=mean, main=_root(main), pair=_root(weight), square=_root(weight**2))
+
+
+def _alike(name: str, values: Sequence[Value], prior: KnobPrior) -> Floats:
+    """How alike the values' effects are, 0 to 1, shape (values, values)."""
+    if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return np.eye(len(values))
+    steps = np.log2(1 + np.array([float(value or 0) for value in values]))
+    if name == MICRO_BATCH:
+        steps = np.log2(np.array([float(value or 1) for value in values]))
+    made: Floats = np.exp(-0.5 * ((steps[:, None] - steps[None, :]) / prior.octaves) ** 2)
+    return made
+
+
+def _root(matrix: Floats) -> Floats:
+    """A square root of a covariance that may be singular."""
+    values, vectors = np.linalg.eigh(matrix)
+    made: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+    return made
+
+
+def _solve(root: Floats, right: Floats) -> Floats:
+    from scipy.linalg import solve_triangular
+
+    made: Floats = solve_triangular(root, right, lower=True, check_finite=False)
+    return made
+
+
+def _cut(mean: Floats, variance: Floats, bounds: Floats, sign: float) -> tuple[Floats, Floats]:
+    """Value and variance of the observation that stands for "sign x value is above sign x bound"."""
+    from scipy.special import log_ndtr
+
+    deviation = np.sqrt(variance)
+    z = np.clip(sign * (mean - bounds) / deviation, -30, 30)
+    hazard = np.exp(-0.5 * z**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(z))
+    shift = hazard * (hazard + z)  # share of the variance that the cut takes away
+    after = variance * np.clip(1 - shift, 1e-6, 1.0)
+    moved = mean + sign * deviation * hazard
+    noise = 1 / np.maximum(1 / after - 1 / variance, 1e-9)
+    return moved + (moved - mean) * noise / variance, noise
