@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-all check docs clean
+.PHONY: run test test-all check docs tables clean
 run: .venv/ready
 	$(BIN)/tuner run examples/quickstart.yaml
 
@@ -20,6 +20,9 @@ check: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python -m tuner.reference docs/reference.md
+
+tables: .venv/ready # an hour; goes on where it stopped (benchmarks/tables/README.md)
+	$(BIN)/python -m benchmarks.recording
 
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.bench import print_json, say
 from benchmarks.replay.grid import Table
-from benchmarks.replay.play import play
+from benchmarks.replay.play import one_thread, play
 from benchmarks.replay.report import Played, document
 from benchmarks.replay.strategies import STRATEGIES, Strategy
 from benchmarks.replay.table import TableError, read
@@ -78,6 +78,7 @@ def main(given: Sequence[str]) -> int:
     except ValueError as error:
         say(f"error: {error}")
         return 2
+    one_thread()
     results = play(tables, strategies, told.seeds, jobs=told.jobs, report=say)
     found = Played(tables=tables, strategies=strategies, results=results)
     answer = document(found)

@@ -19,7 +19,15 @@ from objectives.data.language import LanguageData, data_key, language_tokenizer,
 from objectives.data.prepared import need_facts, read_facts, settings_key, write_json
 from objectives.data.settings import TextData, read_settings
 from objectives.data.tokenizer import load_tokenizer, local_folder
-from objectives.pretrained import ModelSource, count_parameters, make_model, model_source, opened, read_config
+from objectives.pretrained import (
+    ModelSource,
+    count_parameters,
+    make_model,
+    model_source,
+    opened,
+    read_config,
+    refuse_unknown_keys,
+)
 from objectives.transformers_model import attention_of, attention_setter, checkpoint_layers
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ class CausalLM:
         from transformers import AutoModelForCausalLM
 
         source = opened(self._source)
+        refuse_unknown_keys(source)
         facts = prepare_language(self._data, folder=self._folder, cache=cache, model_folder=source.folder)
         facts["model_folder"] = None if source.folder is None else str(source.folder)
         config = self._config(source, facts)

@@ -103,6 +103,9 @@ BUILT_IN: Mapping[str, str] = {
 }
 """The built-in kinds and where each lives."""
 
+SCRIPT = "script"
+"""The kind of a user's own training script (:mod:`objectives.script`): no class is loaded for it."""
+
 
 class ObjectiveError(ValueError):
     """The spec names an objective that cannot be loaded or built. The message names the place and the way out."""

@@ -22,7 +22,15 @@ from objectives.data.images import (
 )
 from objectives.data.prepared import need_facts, once, read_facts, settings_key, write_json
 from objectives.data.settings import ImageData, read_settings
-from objectives.pretrained import ModelSource, count_parameters, make_model, model_source, opened, read_config
+from objectives.pretrained import (
+    ModelSource,
+    count_parameters,
+    make_model,
+    model_source,
+    opened,
+    read_config,
+    refuse_unknown_keys,
+)
 from objectives.transformers_model import attention_setter, checkpoint_layers
 
 if TYPE_CHECKING:
@@ -68,13 +76,14 @@ class ImageClassifier:
         from transformers import AutoModelForImageClassification
 
         started = time.monotonic()
+        source = opened(self._source)
+        refuse_unknown_keys(source)
         classes = class_folders(self._root)
         pictures = find_pictures(classes)
         without = folders_without_picture(self._root, classes)
         mark = fingerprint([file for file, _ in pictures], LAYOUT, str(self._data.sample_files), *map(str, without))
         place = cache / "data" / mark
         facts = once(place, lambda aside: write_pictures(aside, pictures, self._data.sample_files, without))
-        source = opened(self._source)
         facts |= {
             "fingerprint": mark,
             "folder": str(place),

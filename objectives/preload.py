@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from objectives.contract import BUILT_IN, ObjectiveReference
+from objectives.contract import BUILT_IN, SCRIPT, ObjectiveReference
 
 _ALWAYS = (
     "torch.utils.data",
@@ -36,9 +36,11 @@ _BUILT_IN = {
 def preload_modules(reference: ObjectiveReference) -> tuple[str, ...]:
     """Modules to import for an objective, in order. Each exists; importing them starts no thread and touches no device.
 
-    A user's own objective (and its module's imports) comes last. Never in this list: pyarrow (starts a thread at its
+    Nothing for a script: its leader loads no torch. A user's own objective (and its module's imports) comes last. Never in this list: pyarrow (starts a thread at its
     import; only preparation needs it) and ``transformers.trainer`` (likewise).
     """
+    if reference.kind == SCRIPT:
+        return ()
     module = BUILT_IN.get(reference.kind, reference.kind).partition(":")[0]
     if reference.kind not in BUILT_IN:
         return (*_ALWAYS, module)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from objectives.config_keys import require_known_keys
 from objectives.contract import ObjectiveError
 
 if TYPE_CHECKING:
@@ -184,6 +185,12 @@ def read_config(source: ModelSource) -> Any:
     except (TypeError, StrictDataclassError) as error:
         reason = " ".join(str(error).split())
         raise ObjectiveError(f"objective.model.config: {kind} refuses these values: {reason}") from error
+
+
+def refuse_unknown_keys(source: ModelSource) -> None:
+    """Raises ``ObjectiveError`` for a misspelt key of a configuration from the spec (a folder's own is left alone)."""
+    if source.folder is None:
+        require_known_keys(read_config(source), source.config)
 
 
 def _similar(kind: object) -> str:

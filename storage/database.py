@@ -26,17 +26,17 @@ PAUSES_SECONDS = (0.02, 0.05, 0.15, 0.4, 1.0)
 class Database:
     """A store, embedded (one SQLite file) or shared (PostgreSQL). Thread-safe; not to be used in a forked child."""
 
-    def __init__(self, url: URL, *, application_name: str = "tuner") -> None:
+    def __init__(self, url: URL, *, application_name: str = "tuner", connections: int = 2) -> None:
         self.url = url
         self.safe_url = safe_url(url)
-        self.engine: Engine = engines.make_engine(url, application_name=application_name)
+        self.engine: Engine = engines.make_engine(url, application_name=application_name, connections=connections)
         self._writer = self.engine.execution_options(**{engines.WRITES: True})
 
     def __repr__(self) -> str:
         return f"Database({self.safe_url!r})"
 
     @classmethod
-    def open(cls, url: str | None = None, *, application_name: str = "tuner") -> Database:
+    def open(cls, url: str | None = None, *, application_name: str = "tuner", connections: int = 2) -> Database:
         """The store a text names (:func:`storage.url.normalise_url`); the embedded one in the user's folder for None.
 
         Does not connect: the first use does, so a server that is down is noticed there.
@@ -44,11 +44,12 @@ class Database:
         Args:
             url: Any common spelling.
             application_name: What ``pg_stat_activity`` shows.
+            connections: How many it keeps to a server when idle, 1 to 3; it never has more than 3 at once.
 
         Raises:
             StoreUnavailable: The text names no store, or the embedded store's file cannot be made.
         """
-        return cls(normalise_url(url), application_name=application_name)
+        return cls(normalise_url(url), application_name=application_name, connections=connections)
 
     def close(self) -> None:
         """Gives every connection back."""

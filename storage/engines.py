@@ -28,7 +28,7 @@ between, however long it would wait (https://www.sqlite.org/isolation.html, SQLI
 """
 
 
-def make_engine(url: URL, *, application_name: str) -> Engine:
+def make_engine(url: URL, *, application_name: str, connections: int = 2) -> Engine:
     """The engine for one store. Connects to nothing on a server; makes the file of an embedded store if needed.
 
     Raises:
@@ -36,11 +36,11 @@ def make_engine(url: URL, *, application_name: str) -> Engine:
     """
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    return _postgresql_engine(url, application_name)
+    return _postgresql_engine(url, application_name, connections)
 
 
-def _postgresql_engine(url: URL, application_name: str) -> Engine:
-    """Two connections in steady state, a third when a lock and a projection meet. The URL's own options win."""
+def _postgresql_engine(url: URL, application_name: str, connections: int) -> Engine:
+    """Three connections at most, ``connections`` of them kept open when idle. The URL's own options win."""
     defaults: dict[str, Any] = {
         "application_name": application_name,
         "connect_timeout": 10,
@@ -52,8 +52,8 @@ def _postgresql_engine(url: URL, application_name: str) -> Engine:
     }
     engine = create_engine(
         url,
-        pool_size=2,
-        max_overflow=1,
+        pool_size=connections,
+        max_overflow=3 - connections,
         pool_timeout=30,
         pool_pre_ping=True,
         connect_args={name: value for name, value in defaults.items() if name not in url.query},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, or_, select, type_coerce, update
+from sqlalchemy import JSON, BigInteger, ColumnElement, Select, cast, or_, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -110,7 +110,7 @@ def _wanted(session: Session, worker_id: str, skip: Collection[int]) -> tuple[in
 
 def _candidates(worker: WorkerRecord, skip: Collection[int]) -> Select[Any]:
     needs = type_coerce(Study.needs, JSON)
-    kind, memory = needs["device_kind"].as_string(), needs["memory_bytes"].as_integer()
+    kind, memory = needs["device_kind"].as_string(), cast(needs["memory_bytes"].as_string(), BigInteger)
     statement = select(Study.id).where(
         Study.status.in_(OPEN),
         Study.submitted_at.is_not(None),

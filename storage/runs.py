@@ -72,7 +72,11 @@ def finish(database: Database, id: str, *, outcome: str, **fields: Unpack[RunEnd
         AlreadyFinished: It has another outcome, which stays; :func:`keep_late` keeps what came late.
         NotFound: No such run.
     """
-    return database.write(lambda session: _finish_in(session, id, outcome, fields), repeatable=True)
+
+    def work(session: Session) -> RunRecord:
+        return _finish_in(session, id, outcome, fields, change_study(session, _study_of(session, id)))
+
+    return database.write(work, repeatable=True)
 
 
 def record_end(
@@ -102,8 +106,11 @@ def record_end(
     """
 
     def work(session: Session) -> tuple[RunRecord, TrialRecord | None]:
-        ended = None if trial_id is None else finish_in(session, trial_id, trial_outcome or outcome, trial or {})
-        return _finish_in(session, id, outcome, run or {}), ended
+        version = change_study(session, _study_of(session, id))
+        ended = None
+        if trial_id is not None:
+            ended = finish_in(session, trial_id, trial_outcome or outcome, trial or {}, version)
+        return _finish_in(session, id, outcome, run or {}, version), ended
 
     return database.write(work, repeatable=True)
 
@@ -174,11 +181,17 @@ def _where(database: Database, *conditions: Any) -> tuple[RunRecord, ...]:
     return tuple(map(run_record, database.read(lambda session: session.execute(statement).all())))
 
 
-def _finish_in(session: Session, id: str, outcome: str, fields: RunEnd) -> RunRecord:
+def _study_of(session: Session, id: str) -> int:
+    study_id = session.execute(select(Run.study_id).where(Run.id == id)).scalar_one_or_none()
+    if study_id is None:
+        raise NotFound(f"no run with id {id}")
+    return study_id
+
+
+def _finish_in(session: Session, id: str, outcome: str, fields: RunEnd, version: int) -> RunRecord:
     unknown = set(fields) - set(RunEnd.__annotations__)
     if unknown:
         raise TypeError(f"cannot be stored with a run: {', '.join(sorted(unknown))}")
-    version = change_study(session, _get(session, id).study_id)
     values = {"outcome": outcome, "finished_at": now(), "changed": version, **fields}
     statement = update(Run).where(Run.id == id, Run.outcome.is_(None)).values(**values)
     session.execute(statement, execution_options=QUIET)

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from sqlalchemy import JSON, ColumnElement, func, select, type_coerce
+from sqlalchemy import ColumnElement, Text, func, select, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from storage.database import Database
 from storage.models import Study, Trial
+from storage.plain import to_json
 from storage.records import TrialRecord
 from storage.rows import TRIAL_COLUMNS, trial_record
 
@@ -62,7 +64,7 @@ def page(
     if order_by not in get_args(OrderBy):
         raise ValueError(f"trials can be sorted by {', '.join(get_args(OrderBy))}, not by {order_by!r}")
     column = Trial.__table__.c[order_by]
-    conditions = [Trial.study_id == study_id, *_has(knobs or {})]
+    conditions = [Trial.study_id == study_id, *_has(knobs or {}, embedded=database.embedded)]
     if outcomes is not None:
         conditions.append(Trial.outcome.in_(outcomes))
     order = (column.desc() if descending else column.asc()).nulls_last()
@@ -72,20 +74,13 @@ def page(
     return TrialPage(total=total or 0, trials=tuple(map(trial_record, found)))
 
 
-def _has(knobs: Mapping[str, Any]) -> list[ColumnElement[bool]]:
-    """One condition a knob. A kind is kept apart from another: true is not 1, and a text is no number."""
-    config = type_coerce(Trial.config, JSON)
-    return [_equals(config[name], value) for name, value in knobs.items()]
-
-
-def _equals(found: Any, value: Any) -> ColumnElement[bool]:
-    if isinstance(value, bool):
-        matches: ColumnElement[bool] = found.as_string() == ("true" if value else "false")
-    elif isinstance(value, int | float):
-        matches = found.as_float() == float(value)
-    else:
-        matches = found.as_string() == str(value)
-    return matches
+def _has(knobs: Mapping[str, Any], *, embedded: bool) -> list[ColumnElement[bool]]:
+    """One condition a knob. A kind is kept apart from another: true is not 1, and "4" is not 4."""
+    if not embedded:
+        config = type_coerce(Trial.config, JSONB)
+        return [config.contains({name: value}) for name, value in knobs.items()]
+    written = type_coerce(Trial.config, Text)
+    return [written.op("->")(f"$.{to_json(name)}") == to_json(value) for name, value in knobs.items()]
 
 
 def front(database: Database, study_id: int) -> tuple[TrialRecord, ...]:

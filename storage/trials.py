@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.database import Database
@@ -64,8 +64,12 @@ def reserve(
 
 def _next_number(session: Session, study_id: int, max_trials: int | None) -> tuple[int, int] | None:
     """The number and the study's new version. Its row stays locked until the transaction ends: numbers have no gaps."""
-    version = change_study(session, study_id, trial_count=Study.trial_count + 1)
-    count: int = session.execute(select(Study.trial_count).where(Study.id == study_id)).scalar_one()
+    raised = {"version": Study.version + 1, "trial_count": Study.trial_count + 1}
+    statement = update(Study).where(Study.id == study_id).values(**raised).returning(Study.trial_count, Study.version)
+    row = session.execute(statement, execution_options=QUIET).one_or_none()
+    if row is None:
+        raise NotFound(f"no study with id {study_id}")
+    count, version = row
     if max_trials is not None and count > max_trials:
         session.rollback()
         return None
@@ -82,9 +86,12 @@ def finish(database: Database, trial_id: int, *, outcome: str, **fields: Unpack[
     return database.write(lambda session: finish_in(session, trial_id, outcome, fields), repeatable=True)
 
 
-def finish_in(session: Session, trial_id: int, outcome: str, fields: TrialEnd) -> TrialRecord:
-    """:func:`finish` inside a transaction."""
-    version = change_study(session, study_of(session, trial_id))
+def finish_in(
+    session: Session, trial_id: int, outcome: str, fields: TrialEnd, version: int | None = None
+) -> TrialRecord:
+    """:func:`finish` inside a transaction; ``version`` where that has called :func:`storage.rows.change_study`."""
+    if version is None:
+        version = change_study(session, study_of(session, trial_id))
     values = {"outcome": outcome, "finished_at": now(), "changed": version, **_known(fields, TrialEnd)}
     statement = update(Trial).where(Trial.id == trial_id, Trial.outcome.is_(None)).values(**values)
     session.execute(statement, execution_options=QUIET)
@@ -175,11 +182,20 @@ def reopen(database: Database, study_id: int) -> int:
     return database.write(work, repeatable=True)
 
 
-def take_over(database: Database, *, study_id: int, worker_id: str) -> TrialRecord | None:
+def take_over(
+    database: Database, *, study_id: int, worker_id: str, holding: Collection[int] | None = None
+) -> TrialRecord | None:
     """Gives a worker the first trial that has neither an outcome nor an owner: its next attempt is this worker's.
 
     Runs that its former owner left open become ``infra/worker_lost``. Safe from any number of processes. How often it
     was tried already: :func:`storage.runs.attempts`.
+
+    Args:
+        database: The store.
+        study_id: The study.
+        worker_id: The worker.
+        holding: Ids of the open trials it knows to be its own; any other trial of its own is given to it as well. A
+            connection cut during COMMIT leaves such trials: reserved, and nobody told. None looks for none of them.
 
     Returns:
         The trial, now the worker's; None when there is none.
@@ -187,8 +203,11 @@ def take_over(database: Database, *, study_id: int, worker_id: str) -> TrialReco
     Raises:
         NotFound: No such study.
     """
-    free = (Trial.study_id == study_id, Trial.outcome.is_(None), Trial.worker_id.is_(None))
-    first = select(Trial.id).where(*free).order_by(Trial.number).limit(1)
+    free: ColumnElement[bool] = Trial.worker_id.is_(None)
+    if holding is not None:
+        free = or_(free, and_(Trial.worker_id == worker_id, Trial.id.not_in(holding)))
+    of_study = (Trial.study_id == study_id, Trial.outcome.is_(None))
+    first = select(Trial.id).where(*of_study, free).order_by(Trial.number).limit(1)
     if database.read(lambda session: session.scalar(first)) is None:
         return None
 

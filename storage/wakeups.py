@@ -32,10 +32,16 @@ def announce(session: Session) -> None:
         session.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
 
 
-class Wakeups:
-    """Waits for changes that people make. Holds one of the store's pooled connections (two in all) while it is open.
+def _readable(descriptor: int, seconds: float) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(max(seconds, 0.0) * 1000))
 
-    To be used by one thread, and closed by it.
+
+class Wakeups:
+    """Waits for changes that people make. Holds one of the store's connections while it is open.
+
+    To be used by one thread, and closed by it. A worker's store (:func:`storage.workers.open_store`) counts it in.
     """
 
     def __init__(self, database: Database) -> None:
@@ -95,14 +101,13 @@ class Wakeups:
     def _wait(self, listening: Connection, seconds: float) -> bool:
         driver: Any = listening.connection.dbapi_connection
         try:
-            if not driver.notifies:
-                poller = select.poll()
-                poller.register(driver.fileno(), select.POLLIN)
-                poller.poll(max(seconds, 0.0) * 1000)
+            if not driver.notifies and _readable(driver.fileno(), seconds):
                 driver.poll()
+                if not driver.notifies:  # the server said something else: perhaps farewell, which poll does not tell
+                    listening.execute(text("SELECT 1"))
             woken = bool(driver.notifies)
             driver.notifies.clear()
-        except (self._database.engine.dialect.loaded_dbapi.Error, OSError):
+        except (self._database.engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError):
             self._fail()
             return True
         return woken

@@ -42,6 +42,22 @@ def application_name(host: str, device: str) -> str:
     return f"tuner worker {host[: max(spare, 1)]}/{device}".encode("ascii", "replace").decode()[:LONGEST_NAME]
 
 
+def open_store(url: str | None, *, host: str, device: str) -> Database:
+    """The store as a worker opens it: named on the server, and two connections in steady state.
+
+    One of them is for its work, the other listens (:class:`storage.wakeups.Wakeups`).
+
+    Args:
+        url: As in :meth:`storage.database.Database.open`.
+        host: As in :func:`application_name`.
+        device: Likewise.
+
+    Raises:
+        StoreUnavailable: The text names no store.
+    """
+    return Database.open(url, application_name=application_name(host, device), connections=1)
+
+
 def register(
     database: Database,
     *,

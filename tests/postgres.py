@@ -26,6 +26,7 @@ from typing import Any
 import psycopg2
 import pytest
 from psycopg2 import sql
+from sqlalchemy import event
 from sqlalchemy.engine import URL
 
 from storage.database import Database
@@ -308,36 +309,27 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def _shared_stores(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Database]]:
-    """One store of each kind for the whole session, made when it is first asked for."""
-    made: dict[str, Database] = {}
-
-    def of(kind: str) -> Database:
-        if kind not in made:
-            made[kind] = _make_store(kind, request, tmp_path_factory)
-            made[kind].migrate()
-        return made[kind]
-
-    yield of
-    for store in made.values():
-        store.close()
+def _shared_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    store = Database.open(str(tmp_path_factory.mktemp("store") / "shared.db"))
+    event.listen(store.engine, "connect", lambda connection, _record: connection.execute("PRAGMA synchronous = OFF"))
+    store.migrate()
+    yield store
+    store.close()
 
 
-def _make_store(kind: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Database:
-    if kind == "sqlite":
-        return Database.open(str(folders.mktemp("store") / "shared.db"))
-    server: Server = request.getfixturevalue("postgres_server")
-    name = server.create(template=request.getfixturevalue("migrated_template"))
-    request.addfinalizer(lambda: server.drop(name))
-    return Database.open(server.url(name), application_name="tuner-tests")
+@pytest.fixture(scope="session")
+def _shared_postgres(postgres_server: Server, migrated_template: str) -> Iterator[Database]:
+    name = postgres_server.create(template=migrated_template)
+    store = Database.open(postgres_server.url(name), application_name="tuner-tests")
+    yield store
+    store.close()
+    postgres_server.drop(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def emptied_database(request: pytest.FixtureRequest, _shared_stores: Callable[[str], Database]) -> Database:
+def emptied_database(request: pytest.FixtureRequest) -> Database:
     """Like ``database``, ten times as fast: one store for all tests, emptied before each. Ids go on rising."""
-    store = _shared_stores(request.param)
+    store: Database = request.getfixturevalue("_shared_sqlite" if request.param == "sqlite" else "_shared_postgres")
     with store.transaction() as session:
         for table in reversed(Base.metadata.sorted_tables):
             session.execute(table.delete())

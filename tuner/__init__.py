@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tuner.api import Result as Result
     from tuner.api import run as run
+    from tuner.reporting import report_step as report_step
 
-__all__ = ["Result", "run"]
+__all__ = ["Result", "report_step", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Loads the door when somebody comes through it: the command line's help must not wait for it."""
+    if name == "report_step":  # called inside training scripts: it loads nothing else
+        from tuner import reporting
+
+        return reporting.report_step
     if name in __all__:
         from tuner import api
 

@@ -132,7 +132,8 @@ ESTIMATE = _fields(
     ("memory_limit_bytes", "integer", "What a configuration may need at most."),
     ("configurations", "integer", "Size of the space."),
     ("counts", "object", "How many `fits`, are `doubtful`, are `misfits` or `unknown`."),
-    ("plan", "object", "`trials` at most and the `seconds` they should take."),
+    ("plan", "object", "At most so many `trials` and `runs` (further windows and the confirmation included), and the "
+     "`seconds` they should take."),
     ("estimates", "list of objects", "`config`, `verdict`, `predicted_peak_memory_bytes` with `predicted_interval` "
      "(95 %), `categories` (bytes at the peak), `operator_at_peak` and `note`; the baseline first."),
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """Records the tables, or goes on where a recording stopped.
 
-    python -m benchmarks.recording [--set dev|eval] [--grid NAME ...] [--cores N] [--data FOLDER] [--out FOLDER]
+    python -m benchmarks.recording [--set dev|eval] [--grid NAME ...] [--data FOLDER] [--out FOLDER]
 
-Each grid takes about ten minutes. Its tables are written when it is complete; Ctrl-C keeps what has been measured.
+Each grid takes about ten minutes on a machine that does nothing else. It runs on as many cores as it is meant for, the
+last ones this process may use. Its tables are written when it is complete; Ctrl-C keeps what has been measured.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.recording.cpu import Recording, read_spec, record
 from benchmarks.recording.grids import GRIDS, TABLES, Grid, grid_named
-from objectives.measure.hardware import cores
 from storage.database import Database
 from tuner.settings import Settings
 from tuner.stop import Stop
@@ -35,7 +37,8 @@ def main() -> int:
     try:
         database.prepare()
         for grid in _wanted(arguments):
-            _record(grid, settings, database, stop, arguments.out)
+            with _on_cores(grid.cores):
+                _record(grid, settings, database, stop, arguments.out)
     finally:
         database.close()
     return 1 if stop.is_set() else 0
@@ -51,17 +54,26 @@ def _record(grid: Grid, settings: Settings, database: Database, stop: Stop, out:
 
 
 def _wanted(arguments: argparse.Namespace) -> list[Grid]:
-    """The grids named, else those of the set; only those for as many cores as this process may use, if so asked."""
+    """The grids named, else those of the set."""
     named = [grid_named(name) for name in arguments.grid]
-    grids = named or [grid for grid in GRIDS if arguments.set in (None, grid.set)]
-    return [grid for grid in grids if not arguments.fitting or grid.cores == cores()]
+    return named or [grid for grid in GRIDS if arguments.set in (None, grid.set)]
+
+
+@contextmanager
+def _on_cores(wanted: int) -> Iterator[None]:
+    """Keeps this process, and what it starts meanwhile, on so many cores (all there are, if fewer)."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[-wanted:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", choices=("dev", "eval"), help="only this set")
     parser.add_argument("--grid", action="append", default=[], help="only this grid; may be given more than once")
-    parser.add_argument("--fitting", action="store_true", help="only grids for as many cores as this process may use")
     parser.add_argument("--data", type=Path, default=Path("build/tables"), help="store, caches, material")
     parser.add_argument("--out", type=Path, default=TABLES, help="where the tables go, below it dev/ and eval/")
     return parser.parse_args()

@@ -34,9 +34,11 @@ from tuner.spec.model import MemoryLimit, StudySpec
 from tuner.stop import Stop
 from tuner.work import attempts
 from tuner.work.estimating import estimate
+from tuner.work.lane import choose_devices
 from tuner.work.preparation import prepare
 from tuner.work.session import Session
-from tuner.work.study import opened
+from tuner.work.study import opened, take_up
+from tuner.work.trial_runs import begin
 
 SOURCE = "grid"
 WARM_LOAD_SECONDS = 3.0
@@ -85,9 +87,9 @@ def record(recording: Recording) -> list[Path]:
         StudyError: The store has another study of that name, or the machine has another number of cores.
         TightfitError: The study cannot be worked on here.
     """
+    _require_cores(recording)
     with ExitStack() as stack:
         uncut = stack.enter_context(_session(recording, recording.spec))
-        _require_cores(recording, uncut)
         configs = _order(uncut)
         open_now: dict[int | None, Session] = {None: uncut}
         warm = False
@@ -130,9 +132,7 @@ def _session(recording: Recording, spec: StudySpec, facts: StudyRecord | None = 
     with opened(
         recording.database, study, spec, folder=recording.folder, stop=recording.stop, report=lambda _said: None
     ) as session:
-        for trial in trials.unfinished(recording.database, study.id):
-            trials.release(recording.database, trial.id, evidence={"text": "its recorder ended without a word"})
-        session.refresh(studies.set_status(recording.database, study.id, "running"))
+        take_up(session)
         prepare(session)
         try:
             yield session
@@ -163,12 +163,12 @@ def _cut_name(spec: StudySpec, cap: int) -> str:
     return f"{spec.study}@{cap_name(cap)}"
 
 
-def _require_cores(recording: Recording, session: Session) -> None:
-    cores = session.lane.device.threads
+def _require_cores(recording: Recording) -> None:
+    cores = choose_devices(recording.spec.device)[0].threads
     if cores != recording.grid.cores:
         raise StudyError(
             f"{recording.grid.name} is recorded on {recording.grid.cores} core(s), and this process may use {cores}: "
-            "start it under `taskset -c` with as many"
+            "record it on a machine that has as many"
         )
 
 
@@ -186,10 +186,10 @@ def _perform(session: Session, config: TrainingConfig, todo: Todo, window: Windo
     mine = [trial for trial in session.trials() if trial.config_key == todo.key]
     if todo.repeat:
         measured = next(trial for trial in mine if trial.outcome == "completed")
-        attempts.further_window(session, lane, measured, "repeat", window, deadlines)
+        attempts.further_window(session, lane, begin(session, lane, measured, "repeat", window), deadlines)
         return
     trial = next((trial for trial in mine if trial.outcome is None), None) or _reserved(session, config, todo.key)
-    attempts.search(session, lane, trial, window, deadlines)
+    attempts.search(session, lane, begin(session, lane, trial, "search", window), window, deadlines)
 
 
 def _reserved(session: Session, config: TrainingConfig, key: str) -> TrialRecord:
@@ -201,6 +201,7 @@ def _reserved(session: Session, config: TrainingConfig, key: str) -> TrialRecord
         config_key=key,
         source=SOURCE,
         predicted_peak_memory_bytes=predictions.get(key, {}).get("peak_memory_bytes"),
+        worker_id=session.worker_id,
     )
     assert made is not None, "only a study with a limit of trials refuses one"
     return made
@@ -241,7 +242,7 @@ def _write(recording: Recording, plan: Plan) -> list[Path]:
     head = table.head(view) | {
         "cores": recording.grid.cores,
         "recorded": datetime.now(UTC).date().isoformat(),
-        "seconds": view.study.seconds,
+        "seconds": sum(run.seconds for run in view.runs),
     }
     return write_tables(recording.out, head, table.rows(view), real)
 

@@ -30,8 +30,9 @@ from objectives.measure.hardware import versions
 from objectives.preload import preload_modules
 from objectives.trial.outcome import Verdict, judge_measurement, should_retry
 from objectives.trial.protocol import Purpose, RunRequest, WindowPlan
+from tuner.errors import MachineError
 from tuner.work.lane import Device, Lane, choose_devices, new_run_id
-from tuner.work.runner import Deadlines, RunEnd
+from tuner.work.runner import Deadlines, RunEnd, unable
 
 TABLES = Path(__file__).parent.parent / "tables"
 DEADLINES = Deadlines(trial_seconds=300, compile_seconds=600)
@@ -98,8 +99,12 @@ class Sitting:
         )  # fmt: skip
 
     def run(self, request: RunRequest, deadlines: Deadlines) -> RunEnd:
-        """Runs one child to its end."""
-        return self.lane.run(request, deadlines, environment={}, cancelled=lambda: self.stopped)
+        """Runs one child to its end; a machine that cannot run it is an ``infra`` outcome."""
+        begun = time.monotonic()
+        try:
+            return self.lane.run(request, deadlines, environment={}, cancelled=lambda: self.stopped)
+        except MachineError as error:
+            return unable(error, time.monotonic() - begun)
 
 
 def record(sitting: Sitting, out: Path) -> list[Path]:
@@ -122,7 +127,7 @@ def record(sitting: Sitting, out: Path) -> list[Path]:
         sitting.say(f"{sitting.grid.name} {todo.why}: {configs[todo.key].to_mapping()}")
         lost = 0 if _perform(sitting, configs[todo.key], todo) else lost + 1
         if lost >= MOST_LOST:
-            raise RecordingError(f"{lost} runs in a row were lost to the machine; the last one's log is in the journal")
+            raise RecordingError(f"{lost} runs in a row were lost to the machine; each one's last words are above")
     return []
 
 

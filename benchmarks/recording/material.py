@@ -9,6 +9,7 @@ import ast
 import json
 import random
 import sysconfig
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,9 @@ def docstrings(folder: Path) -> None:
 
 def _docstrings_of(file: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(file.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
@@ -60,8 +63,8 @@ def pictures(folder: Path, *, side: int, per_class: int, classes: int) -> None:
 
 MATERIAL: Mapping[str, Callable[[Path], None]] = {
     "docstrings": docstrings,
-    "pictures-dev": partial(pictures, side=256, per_class=200, classes=3),
-    "pictures-eval": partial(pictures, side=400, per_class=150, classes=4),
+    "pictures-dev": partial(pictures, side=800, per_class=50, classes=3),
+    "pictures-eval": partial(pictures, side=700, per_class=40, classes=4),
 }
 """What there is, by name."""
 

@@ -1,1 +1,1 @@
-"""Search strategies replayed on tables of real measurements: what each would have cost, and what it would have found."""
+"""Search strategies replayed on tables of real measurements: what each costs, and what it finds."""

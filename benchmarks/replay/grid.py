@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from benchmarks.replay.row import MEASURED, Knobs, Row, key_of
 
 ACCUMULATION = "accumulation_steps"
 MICRO_BATCH = "micro_batch_size"
+_GPU = re.compile(r"nvidia|cuda|gpu|tesla|geforce|rtx|\b(gh|gb|[abhltv])\d{2,3}s?\b")
 WANTED = 0.01
 """A search has found the best when it has run something within 1 % of it (or within the noise, where that is more)."""
 
@@ -41,6 +43,11 @@ class Table:
     global_batch_tokens: int | None = None
     baseline_knobs: Knobs | None = None
     rows: tuple[Row, ...]
+
+    @property
+    def device_kind(self) -> str:
+        """``cuda`` for a table recorded on a GPU, by its device's name; ``cpu`` otherwise."""
+        return "cuda" if _GPU.search(self.device.lower()) else "cpu"
 
     def fits(self, row: Row) -> bool:
         """Whether it completed within the limit."""
@@ -116,7 +123,7 @@ class Table:
         return max(WANTED, 2 * self.standard_error)
 
     def regret(self, row: Row | None) -> float:
-        """Share of the best true throughput that an answer gives away, 0 to 1; 1 for no answer or one over the limit."""
+        """Share of the best true throughput that an answer gives away; 1 for none, or for one over the limit."""
         if row is None or not self.fits(row):
             return 1.0
         return max(0.0, 1.0 - (row.throughput or 0.0) / (self.best.throughput or 1.0))

@@ -55,10 +55,12 @@ class Values:
 
 def values_of(table: Table) -> Values:
     """The varying knobs of a table; a knob that a row lacks has the value None there."""
-    found = {name: list(dict.fromkeys(row.config.get(name) for row in table.rows)) for name in table.knobs}
+    found: dict[str, list[Any]] = {
+        name: list(dict.fromkeys(row.config.get(name) for row in table.rows)) for name in table.knobs
+    }
     ordered = frozenset(name for name, choices in found.items() if all(map(_is_number, choices)))
     varying = {
-        name: tuple(sorted(choices) if name in ordered else choices)
+        name: tuple(sorted(choices, key=float) if name in ordered else choices)
         for name, choices in found.items()
         if len(choices) > 1
     }

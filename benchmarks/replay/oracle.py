@@ -66,11 +66,12 @@ class Replay:
     """One search of one strategy over one table with one seed.
 
     The baseline has been run (and charged) before the strategy starts. Row order and noise are the seed's; so is the
-    baseline: the recorded one for even seeds, for odd seeds one drawn from what fits and is no hit.
+    baseline: the recorded one for even seeds, for odd seeds one drawn from what fits and is no hit. ``others`` are the
+    tables of other grids on the same device: where an earlier study may come from.
     """
 
-    def __init__(self, table: Table, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, table: Table, seed: int, others: Sequence[Table] = ()) -> None:
+        self.seed, self.others = seed, tuple(others)
         self.recorded = table
         self._noise = random.Random(f"noise {seed}")
         self.table = replace(table, rows=_shuffled(table.rows, seed))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from statistics import fmean
 
-from benchmarks.replay.grid import Table
 from benchmarks.replay.oracle import Observation, Replay, Watch
 from benchmarks.replay.product_space import table_space
+from benchmarks.replay.pruned import watched
 from objectives.config import TrainingConfig
 from objectives.contract import ObjectiveReference
 from objectives.knobs import config_key
 from storage.records import RunRecord, TrialRecord
 from tuner.search.baseline import Baseline
 from tuner.search.front import best_trial
-from tuner.search.memory_model import Points, learn, observations_of
-from tuner.search.pruning import Steps, rule_for
+from tuner.search.memory_model import Points, learn
+from tuner.search.planner.observation import Earlier
+from tuner.search.pruning import rule_for
 from tuner.search.samplers import Proposer, SearchTask, make_proposer
 from tuner.search.schedule import History, NextRun, next_run
 from tuner.search.stopping import Stop
@@ -29,17 +29,14 @@ SAMPLER = "auto"
 CAUSES = {"device_oom": "capacity"}
 
 
-def device_kind(table: Table) -> str:
-    """``cuda`` for a table recorded on a GPU, by its device's name; ``cpu`` otherwise."""
-    words = table.device.lower()
-    return "cuda" if re.search(r"nvidia|cuda|gpu|tesla|geforce|rtx|\b(gh|gb|[abhltv])\d{2,3}s?\b", words) else "cpu"
-
-
 class ProductStudy:
     """One study of the product over a table."""
 
-    def __init__(self, replay: Replay, *, predicts: bool = True, prunes: bool = True) -> None:
+    def __init__(
+        self, replay: Replay, *, predicts: bool = True, prunes: bool = True, earlier: Sequence[Earlier] = ()
+    ) -> None:
         self.replay, self.predicts, self.prunes = replay, predicts, prunes
+        self.earlier = tuple(earlier)
         self.space = table_space(replay.table)
         self.trials: list[TrialRecord] = []
         self.runs: list[RunRecord] = []
@@ -69,24 +66,35 @@ class ProductStudy:
 
     @cached_property
     def _proposer(self) -> Proposer:
+        predicted = self._predicted()
         return make_proposer(
             SAMPLER,
             SearchTask(
                 space=self.space,
                 seed=self.replay.seed,
                 limit_bytes=self.replay.limit_bytes,
-                predicted_misfits=self._predicted_misfits(),
+                predicted_misfits=self._certain_misfits(predicted),
+                predicted_peak_bytes=predicted,
+                earlier=self.earlier,
+                device_kind=self.replay.table.device_kind,
             ),
         )
 
-    def _predicted_misfits(self) -> frozenset[str]:
-        members = [(key, config, row) for key, (config, row) in self.space.members.items() if row.predicted_bytes]
-        if not self.predicts or not members:
+    def _predicted(self) -> dict[str, int]:
+        """Raw predicted peaks by configuration key; empty where they must not be seen."""
+        if not self.predicts:
+            return {}
+        found = {key: row.predicted_bytes for key, (_, row) in self.space.members.items()}
+        return {key: peak for key, peak in found.items() if peak is not None}
+
+    def _certain_misfits(self, predicted: Mapping[str, int]) -> frozenset[str]:
+        """What is left out before the first run, as the worker does: certain by the memory model's prior alone."""
+        if not predicted:
             return frozenset()
-        points = Points.of([config for _, config, _ in members], [row.predicted_bytes or 0 for *_, row in members])
-        model = learn(observations_of(self.trials), device_kind=device_kind(self.replay.table))
-        bars = model.predict_many(points, self.replay.limit_bytes)
-        return frozenset(key for (key, *_), misfit in zip(members, bars.certain_misfit, strict=True) if misfit)
+        configs = [self.space.members[key][0] for key in predicted]
+        model = learn((), device_kind=self.replay.table.device_kind)
+        bars = model.predict_many(Points.of(configs, list(predicted.values())), self.replay.limit_bytes)
+        return frozenset(key for key, misfit in zip(predicted, bars.certain_misfit, strict=True) if misfit)
 
     def _history(self) -> History:
         return History(
@@ -94,7 +102,7 @@ class ProductStudy:
             runs=self.runs,
             elapsed_seconds=self.replay.clock,
             limit_bytes=self.replay.limit_bytes,
-            device_kind=device_kind(self.replay.table),
+            device_kind=self.replay.table.device_kind,
         )
 
     def _run(self, decided: NextRun) -> None:
@@ -111,14 +119,7 @@ class ProductStudy:
             return None
         window = sum(row.step_seconds)
         rule = rule_for(self._history(), trial, sampler=SAMPLER, window_seconds=window)
-        units = (row.runs[0].throughput if row.runs else row.throughput or 0.0) * fmean(row.step_seconds)
-        if rule is None:
-            return None
-
-        def watch(steps: tuple[float, ...], peak: int | None) -> float | None:
-            return rule.bound(Steps(seconds=steps, units=[units] * len(steps), elapsed=steps), peak or 0)
-
-        return watch
+        return None if rule is None else watched(rule, row)
 
     def _reserve(self, config: TrainingConfig, source: str) -> TrialRecord:
         key = config_key(config)

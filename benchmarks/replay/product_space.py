@@ -39,7 +39,7 @@ class TableSpace(Space):
         return ((key, config) for key, (config, _) in self.members.items())
 
     @property
-    def size(self) -> int:  # type: ignore[override]
+    def size(self) -> int:
         """Rows of the table."""
         return len(self.members)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 Knobs = Mapping[str, Any]
@@ -70,6 +71,12 @@ class Row:
     def key(self) -> str:
         """See :func:`key_of`."""
         return key_of(self.config)
+
+    @cached_property
+    def units_per_step(self) -> float:
+        """Real units of one recorded optimizer step; 0 without recorded steps."""
+        recorded = self.runs[0].throughput if self.runs else self.throughput or 0.0
+        return recorded * fmean(self.step_seconds) if self.step_seconds else 0.0
 
     def over(self, limit_bytes: int | None) -> bool:
         """Whether it ran, but needs more than the limit: a misfit under this cut."""

@@ -1,7 +1,7 @@
 """One number a strategy: the geometric mean over grids of the median seconds to within 1 %, with its interval. Pure.
 
-Cuts of one grid are averaged first (geometrically): a grid cut three times counts once. The interval is a bootstrap over
-grids and, within each table, over seeds; strategies share the drawn grids, so their ratio has an interval of its own.
+Cuts of one grid are averaged first (geometrically): a grid cut three times counts once. The interval is a bootstrap
+over grids and, within each table, over seeds; strategies share the drawn grids, so their ratio has an interval too.
 """
 
 from __future__ import annotations

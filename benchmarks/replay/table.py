@@ -112,7 +112,7 @@ def _name(head: _Line) -> str:
 
 
 def _grid(head: _Line) -> str:
-    """Cuts of one grid share it: the head's ``grid``, else the name up to ``@`` (``gpt2-h200@24GiB``: ``gpt2-h200``)."""
+    """Cuts of one grid share it: the head's ``grid``, else the name up to ``@`` (``gpt2@24GiB``: ``gpt2``)."""
     said = head.values.get("grid")
     return str(said) if said else _name(head).split("@")[0]
 

@@ -34,7 +34,7 @@ def _tables(document: Mapping[str, Any]) -> Iterator[str]:
             f"{table['predictions']} predicted; {table['seconds']:.0f} s in all, floor {table['floor_seconds']:.0f} s"
         )
         yield (
-            f"  found means within {table['within']:.1%} of the best ({table['hits']} configurations): a run spreads by "
+            f"  found: within {table['within']:.1%} of the best ({table['hits']} configurations); a run spreads by "
             f"{table['run_spread']:.1%}, the mean's standard error is {table['standard_error']:.2%}"
         )
 
@@ -58,8 +58,8 @@ def _strategies(document: Mapping[str, Any]) -> Iterator[str]:
             )
         )
     yield (
-        "(to 1 %: geometric mean over grids of the median device-seconds until something within 1 % of the best has been "
-        "run, twice the whole table when never; to stop, runs, regret, OOM, area: medians at the strategy's own end; "
+        "(to 1 %: geometric mean over grids of the median device-seconds until something within 1 % of the best ran, "
+        "twice the whole table when never; to stop, runs, regret, OOM, area: medians at the strategy's own end; "
         "area: share of the table's front)"
     )
 

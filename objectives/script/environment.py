@@ -13,6 +13,8 @@ INSIDE = Path(__file__).with_name("inside")
 ROOT = Path(__file__).parents[2]
 """Where our packages lie: in a bare checkout the worker's children find them through PYTHONPATH."""
 WATCH_VARIABLE = "TIGHTFIT_WATCH"
+OWN_VARIABLE = "TIGHTFIT_OWN"
+"""The worker's own values (null: none) of the variables that every template starts with instead, as JSON."""
 
 
 def script_environment(own: Mapping[str, str], wish: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
@@ -33,7 +35,14 @@ def script_environment(own: Mapping[str, str], wish: Mapping[str, Any], extra: M
         "PATH": os.pathsep.join(dict.fromkeys(programs)),
         WATCH_VARIABLE: json.dumps(dict(wish)),
     }
-    return {**own, **extra, **ours}
+    return {**_as_the_worker(own), **extra, **ours}
+
+
+def _as_the_worker(own: Mapping[str, str]) -> dict[str, str]:
+    """A script is launched as its user would: not with the threads and waits that suit our own children."""
+    before: dict[str, str | None] = json.loads(own.get(OWN_VARIABLE, "{}"))
+    kept = {name: value for name, value in own.items() if name not in before and name != OWN_VARIABLE}
+    return kept | {name: value for name, value in before.items() if value is not None}
 
 
 def _entries(path: str) -> list[str]:

@@ -1,13 +1,28 @@
-"""What a script's template would execute: for whoever must allow it first. Pure; nothing is looked up."""
+"""What a script's template would execute, for whoever must allow it first (a service worker). Pure; nothing is run.
+
+Strict where it matters: what is not understood for certain is not named, and so cannot be on anybody's list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import Any
 
 from objectives.script import grammar
-from objectives.script.launchers import INTERPRETERS, LAUNCHERS
+from objectives.script.launchers import INTERPRETERS, LAUNCHERS, Launcher
+
+VALUED_BY_PYTHON = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of the interpreter whose value is the next word."""
+FLAGS = ("--standalone", "--cpu", "--multi_gpu", "--use_deepspeed", "--use_fsdp")
+VALUED = (
+    "--nproc-per-node", "--nproc_per_node", "--nnodes", "--node-rank", "--node_rank", "--master-addr", "--master_addr",
+    "--master-port", "--master_port", "--rdzv-backend", "--rdzv_backend", "--rdzv-endpoint", "--rdzv_endpoint",
+    "--max-restarts", "--max_restarts", "--num_processes", "--num-processes", "--num_machines", "--num-machines",
+    "--mixed_precision", "--dynamo_backend", "--main_process_port", "--main_process_ip", "--num_cpu_threads_per_process",
+)  # fmt: skip
+"""Options of the launchers that change nothing about what is run. With ``=`` or the value as the next word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,46 +31,76 @@ class Executed:
 
     Attributes:
         program: Its first word as written.
-        script: Absolute path of the Python file it runs; None where it names none (a module, or a program of its own).
-        module: The module behind ``-m``; None without one.
-        fixed: Whether program and script are plain words: no placeholder can change what is run.
+        script: Absolute path of the Python file it runs; None where it runs none, or that is not certain.
+        module: The module it runs; None likewise.
+        environment: Names of the variables the template sets, sorted.
     """
 
     program: str
     script: str | None = None
     module: str | None = None
-    fixed: bool = True
+    environment: tuple[str, ...] = ()
 
 
-def executed(command: Sequence[str], folder: str) -> Executed:
-    """What a command would run, its interpreter's and launcher's options skipped.
+def executed(settings: Mapping[str, Any], folder: str) -> Executed:
+    """What the settings of a ``kind: script`` objective would run.
 
     Args:
-        command: The template's command.
+        settings: As validated.
         folder: Where its relative paths start.
     """
-    words = list(command)
-    program = words[0]
-    module = _module(words)
-    at = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
-    named = words[at] if at is not None and (module is None or _is_launcher(module)) else None
-    script = None if named is None else str(Path(folder, named))
-    decisive = [program, *([named] if named else []), *([module] if module else [])]
-    return Executed(
-        program=program,
-        script=script,
-        module=module if script is None or (module is not None and not _is_launcher(module)) else None,
-        fixed=not any(grammar.names(word) for word in decisive),
-    )
+    words, variables = list(settings["command"]), tuple(sorted(settings.get("environment", {})))
+    kind, name = _target(words)
+    if name is None or grammar.names(words[0]) or grammar.names(name):
+        return Executed(program=words[0], environment=variables)
+    if kind == "module":
+        return Executed(program=words[0], module=name, environment=variables)
+    return Executed(program=words[0], script=str(Path(folder, name)), environment=variables)
 
 
-def _module(words: Sequence[str]) -> str | None:
-    """The module behind an interpreter's ``-m``."""
-    if not PurePath(words[0]).name.startswith(INTERPRETERS) or "-m" not in words:
-        return None
-    at = words.index("-m")
-    return words[at + 1] if at + 1 < len(words) else None
+def _target(words: Sequence[str]) -> tuple[str, str | None]:
+    """``("script" or "module", its name)``; the name is None where it is not certain."""
+    if PurePath(words[0]).name in INTERPRETERS or PurePath(words[0]).name.startswith("python3."):
+        kind, name, rest = _by_python(words[1:])
+        launcher = None if kind != "module" else _launcher(name, rest)
+    else:
+        kind, name, rest = "script", None, list(words[1:])
+        launcher = _launcher(PurePath(words[0]).name, rest)
+    if launcher is None:
+        return kind, name
+    return _by_launcher(rest[len(launcher.words) - 1 :])
 
 
-def _is_launcher(module: str) -> bool:
-    return any(launcher.words[0] == module for launcher in LAUNCHERS)
+def _by_python(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "-m" and waiting:
+            return "module", waiting[0], waiting[1:]
+        if not word.startswith("-"):
+            return "script", word, waiting
+        if word.startswith("-c") or word.startswith("-m") or word == "-":
+            break
+        if word in VALUED_BY_PYTHON and waiting:
+            waiting.pop(0)
+    return "script", None, []
+
+
+def _launcher(first: str | None, rest: Sequence[str]) -> Launcher | None:
+    begins = (first, *rest)
+    return next((one for one in LAUNCHERS if begins[: len(one.words)] == one.words), None)
+
+
+def _by_launcher(words: Sequence[str]) -> tuple[str, str | None]:
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if word in ("-m", "--module"):
+            return "module", waiting[0] if waiting and not waiting[0].startswith("-") else None
+        if not word.startswith("-"):
+            return "script", word
+        if word in VALUED and waiting:
+            waiting.pop(0)
+        elif word not in FLAGS and word.partition("=")[0] not in VALUED:
+            break
+    return "script", None

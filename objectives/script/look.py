@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def run(request: RunRequest, channel: Channel) -> None:
     channel.phase("import")
     template = Template.of(request.objective.settings)
     folder = Path(request.objective.folder)
-    require_startable(template, folder, request.answer.get("base", {}))
+    require_startable(template, request.objective.settings, folder, request.answer.get("base", {}))
     channel.send("answer", facts=facts_to_mapping(facts_of(template, request.device, request.device_uuid)))
     channel.phase("done")
 
@@ -74,7 +75,7 @@ def _device(device: str, uuid: str) -> dict[str, Any]:
     return known | {name: value for name, value in found.items() if value is not None}
 
 
-def require_startable(template: Template, folder: Path, base: dict[str, Any]) -> None:
+def require_startable(template: Template, settings: Mapping[str, Any], folder: Path, base: Mapping[str, Any]) -> None:
     """Fills the template once and looks whether what it names is there.
 
     Raises:
@@ -92,7 +93,7 @@ def require_startable(template: Template, folder: Path, base: dict[str, Any]) ->
     program = filled.arguments[0]
     if shutil.which(program if os.sep not in program else str(folder / program), path=path) is None:
         raise ObjectiveError(f"the command starts {program!r}, and there is no such program (looked through PATH)")
-    script = executed(template.command, str(folder)).script
+    script = executed(settings, str(folder)).script
     if script is not None and not Path(script).is_file():
         raise ObjectiveError(f"the command names the script {script}, and there is no such file")
 

@@ -59,7 +59,7 @@ class Template:
         """Reads the settings of an objective that has been validated."""
         patch = settings.get("patch")
         return cls(
-            command=tuple(settings["command"]),
+            command=tuple(map(str, settings["command"])),
             environment={name: str(value) for name, value in settings.get("environment", {}).items()},
             patch=None if patch is None else Patch(file=patch["file"], values=patch["values"]),
             words=settings.get("words", {}),

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from objectives.contract import SCRIPT
 from objectives.trial import process_table
 from objectives.trial.channel import Channel, read_request_line
 from objectives.trial.failure import failure_fields
@@ -33,8 +34,17 @@ BODIES: Mapping[str, str] = {
     "confirm": "objectives.trial.training_loop:run",
     "capability": "objectives.trial.capability:run",
     "estimate": "objectives.trial.estimating:run",
+    "loader_capacity": "objectives.trial.loader_capacity:run",
 }
 """What runs for which purpose."""
+BODIES_OF_KIND: Mapping[str, Mapping[str, str]] = {
+    SCRIPT: {
+        **dict.fromkeys(("search", "repeat", "confirm"), "objectives.script.run:run"),
+        "capability": "objectives.script.look:run",
+        "estimate": "objectives.script.look:refuse",
+    }
+}
+"""Kinds of objectives that are no workload of ours, and what runs for them instead."""
 
 TEARDOWN_SECONDS = 5.0
 """How long leaving may take (exit handlers, threads, destructors) after the last event."""
@@ -73,7 +83,8 @@ def tell(request: RunRequest, channel: Channel, bodies: Mapping[str, str]) -> in
     reserve = [bytearray(RESERVE_BYTES)]
     try:
         settle(request)
-        body_for(request.purpose, bodies)(request, channel)
+        of_kind = BODIES_OF_KIND.get(request.objective.kind, {}) if bodies is BODIES else {}
+        body_for(request.purpose, {**bodies, **of_kind})(request, channel)
         channel.send("finished", stop_reason=channel.stop_reason)
     except BaseException as error:  # noqa: BLE001 - every ending is named, whatever it is
         reserve.clear()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from handovers import handover_of, matrix
 
+from objectives.data import packing
+from objectives.data.collate import collate_packed
+from objectives.data.packing import first_fit
 from tuner.export import export, format_named
 from tuner.export.handover import ExportRefused, Handover
+from tuner.export.in_code import OPEN_ROWS
 
 transformers = pytest.importorskip("transformers")
 accelerate_config = pytest.importorskip("accelerate.commands.config")
@@ -29,6 +35,41 @@ def written(folder: Path, handover: Handover, name: str) -> Path:
     for file, text in made.files.items():
         (folder / file).write_text(text, encoding="utf-8")
     return folder
+
+
+def packed_code(attention: str, longest: int) -> str:
+    config = {"batching": "packed", "attention": attention}
+    made = export(handover_of(config=config, longest_tokens=longest, global_batch_tokens=10_000), format_named(NAME))
+    return "\n".join(next(each for each in made.not_carried if each.knob == "batching").code)
+
+
+NAME = "hf-trainer"
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2"])
+def test_the_packed_data_set_of_the_trainer_is_the_one_that_was_measured(attention: str) -> None:
+    """Run as written: the same rows, positions and targets as the trials', so the same tokens per batch."""
+    numbers = np.random.default_rng(0)
+    documents = [numbers.integers(1, 99, size).astype(np.int64) for size in numbers.integers(2, 17, 200)]
+    names: dict[str, Any] = {
+        "documents": [each.tolist() for each in documents],
+        "default_data_collator": transformers.default_data_collator,
+        "tokenizer": SimpleNamespace(pad_token_id=0, eos_token_id=7),
+    }
+    exec(packed_code(attention, 16), names)
+    rows = [[documents[index] for index in row] for row in first_fit(map(len, documents), 16)]
+    assert len(names["dataset"]) == len(rows)
+    for start in range(0, len(rows) - 4, 4):
+        batch = names["data_collator"](names["dataset"][start : start + 4])
+        wanted = collate_packed(rows[start : start + 4], fill=7, sequence_length=16)
+        shape = (1, 64) if attention.startswith("flash") else (4, 16)
+        assert set(batch) == {"input_ids", "position_ids", "labels"}
+        assert batch["input_ids"].shape == shape
+        flat = {name: tensor.reshape(4, 16) for name, tensor in batch.items()}
+        assert flat["input_ids"].equal(wanted["input_ids"])
+        assert flat["position_ids"].equal(wanted["position_ids"])
+        assert flat["labels"][:, 1:].equal(wanted["targets"][:, :-1])  # the model's loss shifts by itself
+    assert OPEN_ROWS == packing.OPEN_ROWS
 
 
 def parse(folder: Path, kind: type = transformers.TrainingArguments) -> tuple[Any, Any]:

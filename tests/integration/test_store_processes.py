@@ -36,7 +36,7 @@ from storage.database import Database
 database = Database.open(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
-database.migrate()
+database.prepare()
 print(database.check(), flush=True)
 database.close()
 """
@@ -91,9 +91,9 @@ def test_eight_processes_reserve_forty_trials(database: Database) -> None:
 
 
 @pytest.mark.case("G07")
-def test_six_processes_migrate_an_empty_store(empty_url: str) -> None:
+def test_eight_processes_start_on_an_empty_store(empty_url: str) -> None:
     database = Database.open(empty_url)
-    assert all_at_once([start(MIGRATE, database) for _ in range(6)]) == [["current"]] * 6
+    assert all_at_once([start(MIGRATE, database) for _ in range(8)]) == [["current"]] * 8
     assert studies.list_all(database) == ()
     database.close()
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from objectives.config import KnobValue, TrainingConfig
 from objectives.knobs import canonical, config_key
+from tuner.answer.modelled import study_models
 from tuner.answer.shares import shares
 from tuner.answer.steps import Place, changed, way
 from tuner.search.noise import Comparison, Interval, compare
@@ -70,12 +71,14 @@ class Step:
         }
 
 
-def explanation(view: StudyView, model: ThroughputModel | None = None) -> list[Step] | None:
-    """The steps from the study's baseline to its confirmed best.
+Models = Callable[[Sequence[TrainingConfig]], ThroughputModel | None]
+"""Makes the model that predicts these configurations; None where it knows too little."""
+MOST_SPLIT = 7
+"""Knobs changed together that a model splits at most (it is asked about 2 to that power configurations)."""
 
-    Args:
-        view: The study's rows.
-        model: Splits what was only measured together; None leaves it together.
+
+def explanation(view: StudyView) -> list[Step] | None:
+    """The steps from the study's baseline to its confirmed best; the study's own cost model splits joint changes.
 
     Returns:
         None without a best, or without a baseline that has a throughput; no step where the baseline is the best.
@@ -86,7 +89,7 @@ def explanation(view: StudyView, model: ThroughputModel | None = None) -> list[S
     if start is None or end is None or view.answer.speedup is None:
         return None
     others = [each for each in places.values() if each not in (start, end)]
-    return explain(start, end, others, compared=_compared(view), model=model, peaks=_peaks(view))
+    return explain(start, end, others, compared=_compared(view), models=study_models(view), peaks=_peaks(view))
 
 
 def explain(
@@ -95,7 +98,7 @@ def explain(
     others: Sequence[Place],
     *,
     compared: Compared,
-    model: ThroughputModel | None = None,
+    models: Models = lambda _configs: None,
     peaks: Peaks = lambda _config: None,
 ) -> list[Step]:
     """The steps from one measured trial to another; their gains multiply to the ratio of the two throughputs.
@@ -105,7 +108,7 @@ def explain(
         winner: Where it ends.
         others: Further measured trials.
         compared: How much faster the second place is than the first, with its interval.
-        model: Splits joint changes.
+        models: Splits joint changes; without a model they stay together.
         peaks: Predicted peak of a configuration, for the memory of a split; None where nothing predicts it.
     """
     if not changed(baseline.config, winner.config):
@@ -113,8 +116,18 @@ def explain(
     found: list[Step] = []
     for before, after in pairwise(way(baseline, winner, others)):
         whole = _whole(before, after, compared(before, after))
-        found += [whole] if model is None or len(whole.knobs) == 1 else _split(whole, before, after, model, peaks)
+        mixed = _mixed(before, after) if 1 < len(whole.knobs) <= MOST_SPLIT else {}
+        model = models(list(dict.fromkeys(mixed.values()))) if mixed else None
+        found += [whole] if model is None else _split(whole, mixed, model, peaks)
     return found
+
+
+def _mixed(before: Place, after: Place) -> dict[frozenset[str], TrainingConfig]:
+    """The configuration for every set of changed knobs; the rows of an optimizer step stay."""
+    names, end = list(changed(before.config, after.config)), after.config.knobs()
+    rows = before.config.micro_batch_size * before.config.accumulation_steps
+    subsets = (frozenset(each) for size in range(len(names) + 1) for each in combinations(names, size))
+    return {each: _with(before.config, {name: end[name] for name in each}, rows) for each in subsets}
 
 
 def _whole(before: Place, after: Place, seen: Comparison) -> Step:
@@ -131,23 +144,21 @@ def _whole(before: Place, after: Place, seen: Comparison) -> Step:
     )
 
 
-def _split(whole: Step, before: Place, after: Place, model: ThroughputModel, peaks: Peaks) -> list[Step]:
+def _split(
+    whole: Step, mixed: Mapping[frozenset[str], TrainingConfig], model: ThroughputModel, peaks: Peaks
+) -> list[Step]:
     """The joint step as one modelled step a knob, in the order of their gains."""
     names = list(whole.knobs)
-    rows = before.config.micro_batch_size * before.config.accumulation_steps
-
-    def at(names: frozenset[str]) -> TrainingConfig:
-        return _with(before.config, {name: after.config.knobs()[name] for name in names}, rows)
-
-    gains = shares(names, lambda names: model.predict(at(names))[0], math.log(whole.gain))
-    sizes = _memory_shares(names, lambda names: peaks(at(names)), whole.memory_bytes)
-    ends = {name: (model.predict(at(frozenset()))[1], model.predict(at(frozenset({name})))[1]) for name in names}
+    gains = shares(names, lambda changed: model.predict(mixed[changed])[0], math.log(whole.gain))
+    sizes = _memory_shares(names, lambda changed: peaks(mixed[changed]), whole.memory_bytes)
+    spreads = {each: model.predict(mixed[each])[1] for each in (frozenset[str](), *(frozenset({n}) for n in names))}
+    halves = {name: NORMAL * math.hypot(spreads[frozenset()], spreads[frozenset({name})]) for name in names}
     return [
         Step(
             knobs={name: whole.knobs[name]},
             gain=math.exp(gain),
-            low=math.exp(gain - NORMAL * math.hypot(*ends[name])),
-            high=math.exp(gain + NORMAL * math.hypot(*ends[name])),
+            low=math.exp(gain - halves[name]),
+            high=math.exp(gain + halves[name]),
             memory_bytes=sizes.get(name),
             source="modelled",
             trials=whole.trials,

@@ -2,7 +2,8 @@
 
 Every measured trial whose knobs lie between the baseline's and the winner's is a place to stop at. Each step moves
 knobs towards the winner and never back; of all ways the one is taken that leaves the fewest knobs changed together (a
-joint change cannot be split without a model), then the one with the fewest steps, then the one that is known best.
+joint change cannot be split without a model), then the one whose joint changes are the smallest part of the way, then
+the one with the fewest steps, then the one that is known best.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from objectives.config import KnobValue, TrainingConfig
 MOST_PLACES = 300
 """Measured trials looked at; of more, those with the fewest values between the two ends' own are taken."""
 
-Cost = tuple[int, int, float]
+Cost = tuple[int, float, int, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +61,11 @@ def way(baseline: Place, winner: Place, others: Sequence[Place]) -> list[Place]:
 
 def _cheapest(ordered: Sequence[tuple[Place, tuple[float, ...]]]) -> list[Place]:
     """Shortest path in the order of progress: every step goes forward, so one sweep is enough."""
-    costs: list[Cost] = [(0, 0, 0.0)]
+    costs: list[Cost] = [(0, 0.0, 0, 0.0)]
     before: list[int] = [-1]
     for here, (place, at) in enumerate(ordered[1:], start=1):
         reached = [
-            (_added(costs[index], _together(start, at), place.standard_error**2), index)
+            (_added(costs[index], start, at, place.standard_error**2), index)
             for index, (_, start) in enumerate(ordered[:here])
             if start != at and all(a <= b for a, b in zip(start, at, strict=True))
         ]
@@ -81,12 +82,10 @@ def _back(before: Sequence[int]) -> list[int]:
     return chain[::-1]
 
 
-def _added(cost: Cost, together: int, variance: float) -> Cost:
-    return cost[0] + (together if together > 1 else 0), cost[1] + 1, cost[2] + variance
-
-
-def _together(start: tuple[float, ...], end: tuple[float, ...]) -> int:
-    return sum(a != b for a, b in zip(start, end, strict=True))
+def _added(cost: Cost, start: tuple[float, ...], end: tuple[float, ...], variance: float) -> Cost:
+    moved = [b - a for a, b in zip(start, end, strict=True) if a != b]
+    joint = moved if len(moved) > 1 else []
+    return cost[0] + len(joint), round(cost[1] + sum(joint), 9), cost[2] + 1, cost[3] + variance
 
 
 def _progress(

@@ -16,12 +16,10 @@ from storage.records import RunRecord, StudyRecord, TrialRecord
 from tuner.answer.explain import explanation
 from tuner.answer.notices import notices
 from tuner.answer.verdict import Confirmation, confirmation
-from tuner.search.baseline import baseline_config
-from tuner.search.batch import GlobalBatch
 from tuner.search.front import is_feasible, knee, pareto_front
 from tuner.search.noise import Interval, study_spread
+from tuner.search.prepared import Prepared
 from tuner.search.schedule import History
-from tuner.search.space import make_space
 from tuner.spec.model import StudySpec
 
 Json = dict[str, Any]
@@ -229,9 +227,6 @@ def _refused(view: StudyView) -> list[Json]:
     """What the machine (or the batch) refused before a trial."""
     if view.facts is None:
         return []
-    spec, data = view.spec, view.study.facts.get("data") or {}
-    batch = GlobalBatch.of(samples=spec.global_batch_size, tokens=spec.global_batch_tokens, data=data)
-    baseline = baseline_config(view.spec, view.facts, batch)
-    space = make_space(view.spec, view.facts, batch, baseline.config.knobs())
+    _, space = Prepared.from_mapping(view.study.facts).baseline_and_space(view.spec)
     split = ((*choice.partition("="), reason) for choice, reason in space.refused.items())
     return [{"knob": name, "value": value or None, "reason": reason} for name, _, value, reason in split]

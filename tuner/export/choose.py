@@ -109,7 +109,7 @@ def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> 
         peak_memory_bytes=trial.peak_memory_bytes,
         memory_limit_bytes=study.memory_limit_bytes,
         total_memory_bytes=view.total_memory_bytes,
-        longest_tokens=_longest(view),
+        longest_tokens=_longest(view, config),
         threads=hardware.get("threads"),
         environment=dict(spec.environment),
         versions={name: str(said) for name, said in (hardware.get("versions") or {}).items() if said is not None},
@@ -125,9 +125,10 @@ def _hardware(runs: Sequence[RunRecord], trial: TrialRecord) -> Mapping[str, Any
     return next((run.hardware for run in reversed(runs) if run.trial_id == trial.id and run.hardware), {})
 
 
-def _longest(view: StudyView) -> int | None:
-    """The longest row the worst-case batch had: the data's longest, at most the sequence length."""
+def _longest(view: StudyView, config: TrainingConfig) -> int | None:
+    """Tokens of the worst-case batch's rows: the data's longest, the sequence length at most; packed rows have that."""
     said = (view.spec.objective.settings.get("data") or {}).get("sequence_length")
-    found = (view.study.facts.get("data") or {}).get("longest_row")
+    packed = config.batching == "packed"
+    found = None if packed else (view.study.facts.get("data") or {}).get("longest_row")
     known = [each for each in (said, found) if isinstance(each, int)]
     return min(known) if known else None

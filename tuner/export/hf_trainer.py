@@ -155,10 +155,15 @@ def _model_and_data(handover: Handover, ledger: Ledger) -> None:
     ledger.leave("loss", "belongs to the model: compute the cross-entropy in pieces (a fused linear cross-entropy)")
     ledger.leave("memory_format", "belongs to the model and its pictures", in_code.memory_format(config))
     ledger.leave("tokens", "belongs to the dataset: tokenize once, before training")
-    ledger.leave("batching", _why_batching(config.batching))
+    rows = in_code.packing(config, handover.longest_tokens) if config.batching == "packed" else ()
+    ledger.leave("batching", _why_batching(config.batching), rows)
 
 
 def _why_batching(batching: str) -> str:
     if batching == "packed":
-        return "belongs to the collator: DataCollatorWithFlattening, or packing=True of TRL's SFTConfig"
+        return (
+            "belongs to the data set: per_device_train_batch_size counts packed rows, so pack before training. "
+            "DataCollatorWithFlattening would count documents instead (far fewer tokens a batch), and TRL's "
+            "packing=True fills other rows"
+        )
     return "the Trainer's group_by_length sorts across optimizer steps; this one sorts inside each global batch"

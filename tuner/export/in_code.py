@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from objectives.config import TrainingConfig
 
+OPEN_ROWS = 32
+"""As :data:`objectives.data.packing.OPEN_ROWS` (a test compares: this package loads no data code)."""
 _BACKENDS = {
     "sdpa-math": "MATH",
     "sdpa-flash": "FLASH_ATTENTION",
@@ -26,6 +28,43 @@ _SELECTIVE = (
     'options = {"use_reentrant": False, "context_fn": partial(create_selective_checkpoint_contexts, policy)}',
     "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)",
 )
+
+
+_PACKED_ROWS = (
+    "def packed_rows(documents):  # lists of at most LENGTH token ids, in the order of training: first fit, as tried",
+    "    waiting = []",
+    "    for document in documents:",
+    "        row = next((row for row in waiting if sum(map(len, row)) + len(document) <= LENGTH), None)",
+    "        if row is None:",
+    "            waiting.append(row := [])",
+    "        row.append(document)",
+    "        if sum(map(len, row)) == LENGTH:",
+    "            waiting.remove(row)",
+    "            yield row",
+    f"        elif len(waiting) > {OPEN_ROWS}:",
+    "            yield waiting.pop(0)",
+    "    yield from waiting",
+    "def sample(row):  # what fills the row up is a document of its own, without a target",
+    "    fill = [FILL] * (LENGTH - sum(map(len, row)))",
+    "    return {",
+    '        "input_ids": [token for document in [*row, fill] for token in document],',
+    '        "position_ids": [place for document in [*row, fill] for place in range(len(document))],',
+    '        "labels": [t if at else -100 for document in row for at, t in enumerate(document)] + [-100] * len(fill),',
+    "    }",
+    "dataset = [sample(row) for row in packed_rows(documents)]  # no attention mask: positions keep documents apart",
+)
+_IN_ONE_ROW = (
+    "def data_collator(samples):  # flash attention keeps documents apart within one row only",
+    "    return {name: each.reshape(1, -1) for name, each in default_data_collator(samples).items()}",
+)
+
+
+def packing(config: TrainingConfig, sequence_length: int | None) -> tuple[str, ...]:
+    """The data set whose samples are the rows that the trials packed: a micro-batch counts these rows."""
+    length = "...  # tokens of a row" if sequence_length is None else str(sequence_length)
+    head = (f"LENGTH = {length}", "FILL = tokenizer.pad_token_id or tokenizer.eos_token_id or 0")
+    plain = ("data_collator = default_data_collator",)
+    return (*head, *_PACKED_ROWS, *(_IN_ONE_ROW if config.attention.startswith("flash") else plain))
 
 
 def precision(config: TrainingConfig) -> tuple[str, ...]:

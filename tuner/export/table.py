@@ -90,9 +90,8 @@ def _error(trial: TrialRecord, known: Interval | None) -> float | None:
 def _pieces(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
     """Where the seconds of the first run went, and what each run said; None where it is not known.
 
-    ``setup_seconds`` is everything before the window but compilation: start, build, worst case, loader, warm-up. The
-    window's steps are whole optimizer steps; where they were composed of fewer micro-steps the window was shorter than
-    their sum, so ``window_seconds`` says how long it was.
+    ``setup_seconds`` is everything before the window but compilation: start, build, worst case, loader, warm-up.
+    ``step_seconds`` never are more than the window together: see :func:`as_run`.
     """
     done = [run for run in runs if run.throughput is not None and run.outcome in MEASURED]
     first = done[0] if done else None
@@ -105,10 +104,21 @@ def _pieces(trial: TrialRecord, runs: Sequence[RunRecord]) -> dict[str, Any]:
         "setup_seconds": None if before is None else max(before, 0.0),
         "compile_seconds": compiled or None,
         "window_seconds": window,
-        "step_seconds": list(first.step_seconds) or None if first is not None else None,
+        "step_seconds": None if first is None else as_run(first.step_seconds, window) or None,
         "runs": [{"throughput": run.throughput, "seconds": run.seconds} for run in done] or None,
         "data_stall_share": said.get("data_stall_share"),
     }
+
+
+def as_run(step_seconds: Sequence[float], window_seconds: float | None) -> list[float]:
+    """Steps at the time they really took: a search that stops a run early is charged for these.
+
+    A long optimizer step is measured by some of its micro-steps and its time composed from them: such steps together
+    are longer than the window they were measured in, and are scaled down to it.
+    """
+    total = sum(step_seconds)
+    factor = 1.0 if window_seconds is None or total <= window_seconds else window_seconds / total
+    return [seconds * factor for seconds in step_seconds]
 
 
 def _first_run_seconds(trial: TrialRecord, runs: Sequence[RunRecord]) -> float:

@@ -36,13 +36,14 @@ class GlobalBatch:
     ranks: int = 1
 
     @classmethod
-    def of(cls, *, samples: int | None, tokens: int | None, data: Mapping[str, Any]) -> GlobalBatch:
+    def of(cls, *, samples: int | None, tokens: int | None, data: Mapping[str, Any], ranks: int = 1) -> GlobalBatch:
         """The batch of a spec's two keys on prepared data.
 
         Args:
             samples: ``global_batch_size``.
             tokens: ``global_batch_tokens``.
             data: What the objective's preparation returned; empty without one.
+            ranks: Data-parallel ranks.
         """
         counted = {"padded": data.get("rows"), "length-grouped": data.get("rows"), "packed": data.get("packed_rows")}
         return cls(
@@ -50,6 +51,7 @@ class GlobalBatch:
             tokens=tokens,
             tokens_per_row=data.get("mean_tokens_per_row") or {},
             rows_there={name: rows for name, rows in counted.items() if isinstance(rows, int)},
+            ranks=ranks,
         )
 
     def accumulation(self, *, micro_batch_size: int, batching: str = "padded") -> int:

@@ -138,8 +138,9 @@ def _insert(session: Session, study_id: int, trials: Sequence[FrozenTrial]) -> l
         return []
     count = session.scalar(select(func.count()).select_from(TRIALS).where(TRIALS.c.study_id == study_id)) or 0
     rows = [{"study_id": study_id, "number": count + index, **_head(each)} for index, each in enumerate(trials)]
-    made = insert(TRIALS).returning(TRIALS.c.trial_id, sort_by_parameter_order=True)
-    return list(session.execute(made, rows).scalars().all())
+    session.execute(insert(TRIALS), rows)
+    made = select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study_id, TRIALS.c.number >= count)
+    return list(session.execute(made.order_by(TRIALS.c.number)).scalars().all())
 
 
 @dataclass(kw_only=True)

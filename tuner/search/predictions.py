@@ -49,6 +49,11 @@ def spread_out(configs: Iterable[TrainingConfig], answers: Mapping[str, Predicti
     return {key: answers[asked] for key, asked in pairs if asked in answers}
 
 
+def uncertain(known: Mapping[str, Prediction]) -> frozenset[str]:
+    """Keys of the predictions that call themselves uncertain."""
+    return frozenset(key for key, each in known.items() if each.get("wide"))
+
+
 def predicted_peaks(known: Mapping[str, Prediction]) -> dict[str, int]:
     """Raw predicted peaks in bytes by configuration key, of those that could be predicted."""
     return {

@@ -43,6 +43,9 @@ METRIC_NAMES = "study:metric_names"
 """Optuna's own key for what ``Study.set_metric_names`` stores (that call is experimental and warns)."""
 PROJECTED = "tuner:projected"
 """System attribute of an Optuna study: up to which version, and for which limit, our trials are in it."""
+DASHBOARD_CONSTRAINTS = "constraints"
+"""The older form of constraints, the only one optuna-dashboard 0.21 reads: without it, it shows what does not fit as if
+it did. Optuna itself sees the same number under two names then."""
 LOCK_SECONDS = 60.0
 CHUNK = 500
 """Trials written in one transaction: some tenths of a second in which an embedded store has no other writer."""
@@ -220,12 +223,20 @@ class Projection:
         storage.engine.dispose()
 
     def _make_schema(self) -> None:
-        """Creates the schema where it is missing; asking first, as ``IF NOT EXISTS`` needs the right to create."""
+        """Creates the schema where it is missing; asking first, as ``IF NOT EXISTS`` needs the right to create.
+
+        ``IF NOT EXISTS`` is no help against another process at the same moment: one of the two fails.
+        """
         if self._database.embedded:
             return
         there = text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
         if self._database.read(lambda session: session.scalar(there, {"name": SCHEMA})) is None:
-            self._database.write(lambda session: session.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")))
+            self._database.write(_make_schema)
+
+
+def _make_schema(session: Session) -> None:
+    hold(session, "optuna schema")
+    session.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
 
 
 def choices(study: StudyRecord, baseline: TrialRecord | None) -> dict[str, tuple[Any, ...]]:
@@ -260,6 +271,7 @@ def frozen_trial(trial: TrialRecord, kinds: Mapping[str, BaseDistribution], limi
         params=params,
         distributions={knob: kinds[knob] for knob in params},
         user_attrs=_attributes(trial),
+        system_attrs={} if words.fits is None else {DASHBOARD_CONSTRAINTS: [words.fits]},
         constraints=None if words.fits is None else {CONSTRAINT: words.fits},
     )
     made.datetime_start = _local(trial.created_at)

@@ -136,10 +136,10 @@ def _new_trial(history: History, spec: StudySpec, space: Space, proposer: Propos
         return NextRun(purpose="search", config=proposed, source=spec.sampler, why=f"proposed by {spec.sampler}")
     if history.running:
         return None
-    return _stop(history, spec, space, exhausted=proposed.reason)
+    return _stop(history, spec, space, exhausted=proposed)
 
 
-def _stop(history: History, spec: StudySpec, space: Space, exhausted: str | None = None) -> Stop | None:
+def _stop(history: History, spec: StudySpec, space: Space, exhausted: Exhausted | None = None) -> Stop | None:
     small = space.combinations <= EXACT_SIZE and not any(each.outcome == "completed" for each in history.trials)
     return decide(
         [*history.finished, *history.running],

@@ -12,13 +12,17 @@ from storage.records import TrialRecord
 from tuner.search.front import feasible, hypervolume, pareto_front
 from tuner.search.memory_order import frugality
 from tuner.search.reasons import reason_of, verdict_of
+from tuner.search.samplers.proposer import Exhausted
 from tuner.spec.model import StudySpec
 
 SEARCH_SHARE = 2 / 3
 """Of the time limit; the rest is kept for the confirmation."""
 
 PATIENCE = 12
-"""Finished trials without gain after which the search ends (never for ``grid``)."""
+"""Finished trials without gain after which the search ends (never for ``grid``, and not for ``auto``)."""
+
+KNOWS_ITS_END = ("auto", "grid")
+"""Samplers that say themselves when nothing is left: one by what it expects, the other when all has run."""
 
 WORTHWHILE = 0.01
 """A gain is at least this share more throughput of the best, or more area under the front."""
@@ -32,7 +36,7 @@ ALIKE_LATER = 5
 MISFITS_AT_FIRST = 5
 """So many trials out of memory, the smallest configuration among them, end a study in which nothing fitted."""
 
-Kind = Literal["trials", "time", "exhausted", "no_gain", "alike_failures", "nothing_feasible"]
+Kind = Literal["trials", "time", "exhausted", "nothing_to_gain", "no_gain", "alike_failures", "nothing_feasible"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,7 @@ def decide(
     *,
     elapsed_seconds: float,
     limit_bytes: int | None,
-    exhausted: str | None = None,
+    exhausted: Exhausted | None = None,
     smallest: TrainingConfig | None = None,
 ) -> Stop | None:
     """Whether the search ends now; None to go on.
@@ -69,7 +73,7 @@ def decide(
         spec: The spec; limits and sampler may have changed since the study began.
         elapsed_seconds: Wall time spent on the study, over all sessions.
         limit_bytes: What the peak may be at most; None for no limit.
-        exhausted: The proposer's reason that nothing is left; None while there is.
+        exhausted: The proposer's word that nothing is left; None while there is.
         smallest: The configuration of the space that usually needs least memory; None when it is not known.
     """
     ended = sorted((each for each in trials if each.outcome not in (None, "cancelled")), key=lambda each: each.number)
@@ -78,7 +82,7 @@ def decide(
         or _nothing_fits(ended, limit_bytes, smallest)
         or _out_of_trials(trials, spec)
         or _out_of_time(spec, elapsed_seconds)
-        or (Stop(reason=exhausted, kind="exhausted") if exhausted else None)
+        or (Stop(reason=exhausted.reason, kind=exhausted.kind) if exhausted else None)
         or _no_gain(ended, spec, limit_bytes)
     )
     return _with_feasibility(found, ended, trials, limit_bytes)
@@ -162,7 +166,7 @@ def _too_big(trial: TrialRecord, limit_bytes: int | None) -> bool:
 
 
 def _no_gain(ended: Sequence[TrialRecord], spec: StudySpec, limit_bytes: int | None) -> Stop | None:
-    if spec.sampler == "grid" or len(ended) <= PATIENCE:
+    if spec.sampler in KNOWS_ITS_END or len(ended) <= PATIENCE:
         return None
     before, now = (_worth(part, limit_bytes) for part in (ended[:-PATIENCE], ended))
     if before is None or now is None or any(b > a * (1 + WORTHWHILE) for a, b in zip(before, now, strict=True)):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from objectives.config import KnobValue
-from objectives.contract import ObjectiveReference
+from objectives.contract import SCRIPT, ObjectiveReference
+from objectives.script.launchers import ranks_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +78,8 @@ class StudySpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     transfer: bool = True
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks of one run: 1, or what a script's launcher starts."""
+        return ranks_of(self.objective.settings) if self.objective.kind == SCRIPT else 1

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from objectives.contract import BUILT_IN
 from tuner.errors import SpecProblem
 from tuner.spec.keys import LARGEST_INTEGER, Keys, nearest_fix, one_of, refuse, written_choice
+from tuner.spec.script_keys import ScriptKeys
 from tuner.spec.shape import check_shape, line_of, shown
 from tuner.spec.yaml_text import KeyPath, dotted
 
@@ -165,7 +165,11 @@ FOREIGN: Mapping[str, tuple[str, str]] = {
 }
 """Keys of a model's configuration that are not taken, with reason and fix."""
 
-KINDS: Mapping[str, type[Keys]] = {"causal_lm": CausalLMKeys, "image_classifier": ImageClassifierKeys}
+KINDS: Mapping[str, type[Keys]] = {
+    "causal_lm": CausalLMKeys,
+    "image_classifier": ImageClassifierKeys,
+    "script": ScriptKeys,
+}
 """Keys of the built-in objectives."""
 
 
@@ -206,7 +210,7 @@ def _kind_problem(kind: Any, given: bool) -> tuple[str, str] | None:
     known = (*KINDS, "'package.module:name' for your own")
     if not given:
         return "the key 'kind' is missing", f"Add 'kind: ...', one of {', '.join(known)}"
-    if isinstance(kind, str) and (kind in BUILT_IN or _OWN.fullmatch(kind)):
+    if isinstance(kind, str) and (kind in KINDS or _OWN.fullmatch(kind)):
         return None
     if isinstance(kind, str) and ":" in kind:
         return f"{shown(kind)} does not name a class", "Write 'package.module:name', a name in a module, without '.py'"

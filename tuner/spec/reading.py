@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from objectives.contract import ObjectiveReference
+from objectives.contract import SCRIPT, ObjectiveReference
 from tuner.errors import SpecError, SpecProblem
 from tuner.settings import Settings
 from tuner.spec.document import Document, for_devices, load, with_overrides
 from tuner.spec.keys import LimitKeys, StudyKeys
 from tuner.spec.model import Limits, StudySpec
 from tuner.spec.objective_keys import KINDS, check_objective
+from tuner.spec.script_keys import check_script
 from tuner.spec.shape import check_shape, line_of
 from tuner.spec.space import Batch, KnobCheck
 from tuner.spec.variables import check_environment
+from tuner.spec.yaml_text import KeyPath
 
 
 def usable_gpu() -> bool:
@@ -77,7 +79,19 @@ class _Parts:
         variables = _mapping(values, "environment") or {}
         self.environment, wrong_variables = check_environment(variables, searched=knobs, lines=lines)
         self.objective, wrong_objective = check_objective(_mapping(values, "objective"), lines=lines)
+        if self.objective[0] == SCRIPT and not wrong_objective:
+            wrong_objective = self._script(values, lines)
         self.problems = [*_batch_problems(document), *check.problems, *wrong_variables, *wrong_objective]
+
+    def _script(self, values: Mapping[str, Any], lines: Mapping[KeyPath, int]) -> list[SpecProblem]:
+        """Problems between a script's template and the knobs."""
+        return check_script(
+            self.objective[1],
+            searched=self.search,
+            baseline=self.baseline,
+            tokens=values.get("global_batch_tokens") is not None,
+            lines=lines,
+        )
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any] | None:

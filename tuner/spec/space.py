@@ -12,6 +12,7 @@ from objectives.knobs.knob import Knob
 from tuner.errors import SpecProblem
 from tuner.spec.batch import batch_problem, divisors_between, powers_of_two_between
 from tuner.spec.keys import nearest_fix
+from tuner.spec.script_keys import script_ranks
 from tuner.spec.shape import line_of, shown
 from tuner.spec.yaml_text import KeyPath, dotted
 
@@ -42,13 +43,14 @@ class Batch:
 
     samples: int | None = None
     tokens: int | None = None
+    ranks: int = 1
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Batch:
         """Reads it from a spec that may still be wrong elsewhere."""
         found = {name: values.get(f"global_batch_{key}") for name, key in (("samples", "size"), ("tokens", "tokens"))}
         good = {name: value for name, value in found.items() if type(value) is int and value > 0}
-        return cls(**good)
+        return cls(**good, ranks=script_ranks(values.get("objective")))
 
 
 @dataclass(kw_only=True)
@@ -125,8 +127,10 @@ class KnobCheck:
     def _micro_batches(self, low: int, high: int, path: KeyPath) -> tuple[KnobValue, ...]:
         if self.batch.samples is None:
             return self._not_empty(powers_of_two_between(low, high), path, f"no power of two lies in {low} to {high}")
-        sizes = divisors_between(self.batch.samples, low, high)
-        return self._not_empty(sizes, path, f"no size in {low} to {high} divides {self.batch.samples} samples")
+        per_rank, rest = divmod(self.batch.samples, self.batch.ranks)
+        sizes = () if rest else divisors_between(per_rank, low, high)
+        over = f" over {self.batch.ranks} ranks" if self.batch.ranks > 1 else ""
+        return self._not_empty(sizes, path, f"no size in {low} to {high} divides {self.batch.samples} samples{over}")
 
     def _not_empty(self, sizes: tuple[int, ...], path: KeyPath, reason: str) -> tuple[int, ...]:
         if not sizes:
@@ -148,7 +152,7 @@ class KnobCheck:
 
     def _batch_problem(self, knob: Knob, value: Any) -> tuple[str, str] | None:
         if knob.name == "micro_batch_size" and self.batch.samples is not None:
-            return batch_problem(global_batch_size=self.batch.samples, micro_batch_size=value)
+            return batch_problem(global_batch_size=self.batch.samples, micro_batch_size=value, ranks=self.batch.ranks)
         if (knob.name, value) == ("batching", "packed") and self.batch.tokens is None:
             return (
                 "packed rows hold many samples, so a batch counted in samples would not stay the same",

@@ -9,13 +9,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from objectives.config import TrainingConfig
+from objectives.contract import SCRIPT
 from objectives.knobs import config_key
 from storage import studies
+from tuner.answer.plan import plan
 from tuner.errors import TightfitError
 from tuner.progress import Notice, Preparing
 from tuner.search.memory_model import MemoryModel, Predicted, learn, observations_of
 from tuner.search.predictions import Prediction, spread_out, to_ask
-from tuner.work.preparation import Prepared, prepare, what_happened
+from tuner.search.prepared import Prepared
+from tuner.work.preparation import prepare, what_happened
 from tuner.work.runner import Deadlines
 from tuner.work.session import Session
 from tuner.work.study_runs import study_run
@@ -27,14 +30,12 @@ if TYPE_CHECKING:
 MOST = 5_000
 """Configurations predicted at most; of a larger space the first ones, and the answer says so."""
 ESTIMATE_SECONDS = 3600.0
-PREDICTION_SHARE = 0.05
+PREDICTION_SHARE = 0.08
 """Of the study's time limit, what ``tuner run`` gives to prediction before its first trial ..."""
 LEAST_SECONDS, MOST_SECONDS = 10.0, 120.0
 """... but so many seconds at least, and at most (without a limit, too). What is not done then stays unknown."""
 TIME_IS_OVER = "prediction_time"
 """Why a child that predicts is asked to stop."""
-BESIDE_THE_WINDOW = 2.0
-"""Seconds a run takes beside its window, for the plan: start, worst case, warm-up; more for large models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +74,22 @@ def predict(session: Session, prepared: Prepared) -> Prepared:
     Kept with the study; a session that goes on asks only for the rest. Without predictions the study goes on, and
     says why it has none.
     """
-    baseline, space = prepared.baseline_and_space(session.spec)
+    if session.spec.objective.kind == SCRIPT:  # what it needs is known by running it only
+        return prepared
     limit = session.spec.limits.time_seconds
     share = MOST_SECONDS if limit is None else limit * PREDICTION_SHARE
     seconds = min(max(share, LEAST_SECONDS), MOST_SECONDS)
-    try:
-        return _predicted(session, prepared, _wanted(baseline.config, space), seconds=seconds)
-    except TightfitError as error:
-        session.report(Notice(text=f"{error}; the search goes on without"))
-        return prepared
+    with session.database.lock(f"predict-{session.study.id}", wait_seconds=seconds) as held:
+        if not held:  # another worker predicts, and takes longer than this one would
+            return prepared
+        session.refresh(session.patiently(lambda: studies.get(session.database, session.study.id)))
+        prepared = Prepared.from_mapping(session.study.facts)
+        baseline, space = prepared.baseline_and_space(session.spec)
+        try:
+            return _predicted(session, prepared, _wanted(baseline.config, space), seconds=seconds)
+        except TightfitError as error:
+            session.report(Notice(text=f"{error}; the search goes on without"))
+            return prepared
 
 
 def _predicted(
@@ -155,20 +163,15 @@ def _ask(session: Session, configs: Sequence[TrainingConfig], seconds: float | N
 
 def estimate_json(session: Session, prepared: Prepared, found: Sequence[Estimate]) -> dict[str, Any]:
     """The document of ``estimate --json``."""
-    limits = session.spec.limits
     _, space = prepared.baseline_and_space(session.spec)
-    trials = min(limits.trials, space.size)
-    seconds = trials * (limits.window_seconds + BESIDE_THE_WINDOW) * 1.5
+    planned = plan(session.spec.limits, space.size)
     return {
         "study": session.study.name,
         "device": session.study.device,
         "memory_limit_bytes": session.study.memory_limit_bytes,
         "configurations": space.size,
         "counts": _counts(found),
-        "plan": {
-            "trials": trials,
-            "seconds": seconds if limits.time_seconds is None else min(seconds, limits.time_seconds),
-        },
+        "plan": {"trials": planned.trials, "runs": planned.runs, "seconds": planned.seconds},
         "estimates": [_row(each) for each in found],
     }
 

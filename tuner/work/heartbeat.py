@@ -1,4 +1,4 @@
-"""A worker's second thread: renews its lease, hears what people have done to its study, looks after what others left."""
+"""A worker's second thread: renews its lease, hears what people did to its study, looks after what others left."""
 
 from __future__ import annotations
 

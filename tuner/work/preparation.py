@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from objectives.knobs import facts_from_mapping
-from objectives.knobs.knob import Facts
 from objectives.trial.outcome import Verdict
 from storage import studies
 from tuner.answer.notices import left_out
 from tuner.errors import SpecError, SpecProblem, TightfitError
 from tuner.progress import Notice, Preparing
-from tuner.search.baseline import Baseline, baseline_config
-from tuner.search.batch import GlobalBatch
-from tuner.search.space import Space, make_space
+from tuner.search.prepared import Prepared
 from tuner.spec.locate import objective_problem
+from tuner.work.preloads import require_preloads
 from tuner.work.runner import Deadlines, RunEnd
 from tuner.work.study_runs import study_run
 
@@ -31,40 +27,6 @@ PREPARE_SECONDS = 3600.0
 MOST_CRASHES = 12
 """So many choices may take the capability child down before the fault is taken for the objective's own."""
 OBJECTIVE_ERROR = "objectives.contract.ObjectiveError"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """What the study knows before its first trial.
-
-    Attributes:
-        facts: What can run here.
-        data: What the objective's preparation returned; empty without one.
-        predictions: Predicted peaks by configuration key, as ``tuner estimate`` left them; empty without.
-    """
-
-    facts: Facts
-    data: Mapping[str, Any] = field(default_factory=dict)
-    predictions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def from_mapping(cls, stored: Mapping[str, Any]) -> Prepared:
-        """From the study's ``facts`` column."""
-        return cls(
-            facts=facts_from_mapping(stored["facts"]),
-            data=stored.get("data", {}),
-            predictions=stored.get("predictions", {}),
-        )
-
-    def batch(self, spec: StudySpec) -> GlobalBatch:
-        """The study's global batch."""
-        return GlobalBatch.of(samples=spec.global_batch_size, tokens=spec.global_batch_tokens, data=self.data)
-
-    def baseline_and_space(self, spec: StudySpec) -> tuple[Baseline, Space]:
-        """Trial 0 and everything that may be tried beside it."""
-        batch = self.batch(spec)
-        baseline = baseline_config(spec, self.facts, batch)
-        return baseline, make_space(spec, self.facts, batch, baseline.config.knobs())
 
 
 def prepare(session: Session) -> Prepared:
@@ -81,6 +43,7 @@ def prepare(session: Session) -> Prepared:
             f"study {study.name!r} was measured on {study.device}; this is {device.name}. A front never mixes devices: "
             "give the study another name here"
         )
+    require_preloads(session.spec.environment)
     stored: Mapping[str, Any] = study.facts
     if not stored.get("facts") or not still_prepared(stored.get("data", {}), session.spec.objective.cache_path):
         answers = _Answers(session)

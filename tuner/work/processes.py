@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from objectives.script.environment import OWN_VARIABLE
 from objectives.trial import process_table
 
 PROCESS_START_DEFAULTS: Mapping[str, str] = {
@@ -38,7 +40,9 @@ def template_environment(worker: Mapping[str, str], extra: Mapping[str, str]) ->
     """
     kept = {name: value for name, value in worker.items() if not _is_private(name, value)}
     mark = {process_table.RUN_VARIABLE: process_table.placeholder()}
-    return kept | _import_path(kept) | dict(PROCESS_START_DEFAULTS) | dict(extra) | mark
+    own = {name: worker.get(name) for name in PROCESS_START_DEFAULTS if name not in extra}
+    marks = {**mark, OWN_VARIABLE: json.dumps(own)}
+    return kept | _import_path(kept) | dict(PROCESS_START_DEFAULTS) | dict(extra) | marks
 
 
 def _is_private(name: str, value: str) -> bool:

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING
 
 from objectives.preload import preload_modules
 from storage import studies, trials, workers
-from tuner.errors import StudyError
+from storage.errors import StorageError
+from tuner.errors import StudyError, TightfitError
 from tuner.progress import Notice, OnProgress, Preparing, StudyEnded, StudyStarted, ignore
+from tuner.search.predictions import predicted_peaks, uncertain
 from tuner.search.projection import Projection
 from tuner.search.samplers import SearchTask, make_proposer
 from tuner.work.confirming import confirm
-from tuner.work.estimating import predicted_misfits
+from tuner.work.estimating import predict, predicted_misfits
 from tuner.work.heartbeat import Heartbeat
 from tuner.work.lane import Device, Lane, choose_devices
 from tuner.work.leaving import Leaving
+from tuner.work.loader_capacity import loader_capacities
 from tuner.work.outbox import Outbox
 from tuner.work.preparation import Interrupted, prepare
 from tuner.work.registration import register
 from tuner.work.run_log import remove_stale_logs
 from tuner.work.searching import Search
 from tuner.work.session import Session
+from tuner.work.transferring import earlier_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +157,7 @@ def _work(session: Session) -> None:
 
 def end_study(session: Session, status: StudyStatus, reason: str | None) -> StudyRecord:
     """Gives a running study its status; one that a person has paused, cancelled or deleted stays as it is."""
-    return studies.set_status(session.database, session.study.id, status, reason, only_from=("running",))
+    return studies.set_status(session.database, session.study.id, status, reason, only_from={"running"})
 
 
 def join(session: Session) -> None:
@@ -168,12 +172,11 @@ def join(session: Session) -> None:
         ended = _search(session)
         if ended is not None:
             _end_together(session, ended)
-    except Interrupted:
+    except (Interrupted, StorageError):
         return
-    except StudyError:
-        raise
-    except Exception:
-        session.patiently(lambda: end_study(session, "failed", f"{type(error).__name__}: {error}"))
+    except Exception as error:
+        reason = str(error) if isinstance(error, TightfitError) else f"{type(error).__name__}: {error}"
+        session.patiently(lambda: end_study(session, "failed", reason))
         raise
 
 
@@ -201,7 +204,7 @@ def _phases(session: Session) -> tuple[StudyStatus, str | None]:
 def _search(session: Session) -> SearchEnd | None:
     """Prepares and searches; None when there was a reason to leave."""
     session.report(Preparing(text="looking at the data and the machine"))
-    prepared = prepare(session)
+    prepared = predict(session, prepare(session))
     spec = session.spec
     baseline, space = prepared.baseline_and_space(spec)
     session.report(_started(session, baseline.config.to_mapping()))
@@ -210,6 +213,11 @@ def _search(session: Session) -> SearchEnd | None:
         seed=spec.seed,
         limit_bytes=session.study.memory_limit_bytes,
         predicted_misfits=predicted_misfits(session, prepared),
+        predicted_peak_bytes=predicted_peaks(prepared.predictions),
+        wide_predictions=uncertain(prepared.predictions),
+        loader_capacities=loader_capacities(session, baseline, space),
+        device_kind=session.lane.device.kind,
+        earlier=earlier_of(session),
     )
     return Search(session, space, baseline, make_proposer(spec.sampler, task)).run()
 

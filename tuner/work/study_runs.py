@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from storage import runs
 from tuner.work.outbox import Result
@@ -13,8 +14,22 @@ if TYPE_CHECKING:
     from tuner.work.session import Session
 
 
-def study_run(session: Session, request: RunRequest, deadlines: Deadlines, watch: Watch) -> RunEnd:
-    """Runs one child on the session's first lane; its start and its end are stored like those of a trial's run."""
+def study_run(
+    session: Session,
+    request: RunRequest,
+    deadlines: Deadlines,
+    watch: Watch,
+    measured: Callable[[RunEnd], Mapping[str, Any]] = lambda _end: {},
+) -> RunEnd:
+    """Runs one child on the session's first lane; its start and its end are stored like those of a trial's run.
+
+    Args:
+        session: The study's.
+        request: What the child is asked.
+        deadlines: How long it may take.
+        watch: Sees its events.
+        measured: What is kept of its end as the run's measurement.
+    """
     session.patiently(
         lambda: runs.start(
             session.database, id=request.run, study_id=session.study.id, purpose=request.purpose,
@@ -32,6 +47,7 @@ def study_run(session: Session, request: RunRequest, deadlines: Deadlines, watch
                 "confidence": verdict.confidence,
                 "evidence": {**end.evidence, "text": verdict.text, "advice": verdict.advice},
                 "seconds": end.seconds,
+                "measurement": measured(end),
             },
         )
     )

@@ -59,7 +59,8 @@ def begin(
         purpose,
         lane,
         config=config.to_mapping(),
-        global_batch_size=config.micro_batch_size * config.accumulation_steps,
+        global_batch_size=config.micro_batch_size * config.accumulation_steps * session.spec.ranks,
+        world_size=session.spec.ranks,
         window=window,
     )
     if memory_limit_bytes is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.replay.strategies import (
     accelerate,
@@ -40,6 +41,9 @@ BATCH_ONLY: tuple[tuple[str, Climb], ...] = (
 """Peers that search the micro-batch alone: with the baseline's other knobs, and again with the best ones."""
 
 
+_GP = SamplerLoop(make_sampler=gp.make, patience=gp.PATIENCE, models=gp.MODELS)
+
+
 def _optuna(name: str, loop: SamplerLoop, kind: Kind = "optuna", *, slow: bool = False) -> Strategy:
     return Strategy(name=name, kind=kind, search=loop, slow=slow)
 
@@ -54,13 +58,15 @@ STRATEGIES: tuple[Strategy, ...] = (
     Strategy(name="auto", kind="ours", search=Auto()),
     Strategy(name="auto without prediction", kind="ablation", search=Auto(predicts=False)),
     Strategy(name="auto without pruning", kind="ablation", search=Auto(prunes=False)),
+    Strategy(name="auto after another study", kind="ablation", search=Auto(transfers=True)),
+    Strategy(name="auto, engine alone", kind="ablation", search=Auto(engine_alone=True)),
     _optuna("random", SamplerLoop(make_sampler=random.make)),
     _optuna("tpe", SamplerLoop(make_sampler=tpe.make)),
     _optuna("tpe, one objective", SamplerLoop(make_sampler=tpe.make, two_objectives=False)),
     _optuna("tpe, failures untold", SamplerLoop(make_sampler=tpe.make, failures_told=False)),
     _optuna("nsga2", SamplerLoop(make_sampler=nsga2.make)),
-    _optuna("gp", SamplerLoop(make_sampler=gp.make), slow=True),
-    _optuna("gp, one objective", SamplerLoop(make_sampler=gp.make, two_objectives=False), slow=True),
+    _optuna("gp", _GP, slow=True),
+    _optuna("gp, one objective", replace(_GP, two_objectives=False), slow=True),
     _optuna("random + memory filter", SamplerLoop(make_sampler=random.make, refuses=MemoryFilter()), "ablation"),
     _optuna("tpe + memory filter", SamplerLoop(make_sampler=tpe.make, refuses=MemoryFilter()), "ablation"),
     Strategy(name="determined asha", kind="peer", search=determined.asha),

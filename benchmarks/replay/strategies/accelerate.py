@@ -1,7 +1,8 @@
 """Accelerate's ``find_executable_batch_size``: shrinks until it fits, by 0.9 or, as its older documents say, by half.
 
-Source: PEERS.md, B5: from 128 (at most the table's largest size); out of memory: int(0.9 b); 0 is the end, without an
-answer. It returns the first size that fits, not the fastest.
+Source: Accelerate's ``find_executable_batch_size``, as told in PEERS.md, B5: from 128 (at most the table's largest
+size); out of memory: int(0.9 b); 0 is the end, without an answer. It returns the first size that fits, not the
+fastest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ultralytics' AutoBatch: measures the memory of a few sizes and solves for 60 % of what is free.
 
-Source: PEERS.md, B9: one pass at 1, 2, 4, 8, 16 (32, 64 where memory allows; here up to the first failure); a line
-through log(memory) over log(size), solved for 60 % of the free memory (here: of the limit); an answer at or above the
-first size that failed gives the size before it; outside 1 to 1024 it is 16. Without peaks in the table, or without a
-limit, it takes its default of 16.
+Source: Ultralytics' ``AutoBatch``, as told in PEERS.md, B9: one pass at 1, 2, 4, 8, 16 (32, 64 where memory allows;
+here up to the first failure); a line through log(memory) over log(size), solved for 60 % of the free memory (here: of
+the limit); an answer at or above the first size that failed gives the size before it; outside 1 to 1024 it is 16.
+Without peaks in the table, or without a limit, it takes its default of 16.
 """
 
 from __future__ import annotations

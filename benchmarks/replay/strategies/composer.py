@@ -1,7 +1,8 @@
 """Composer's automatic micro-batch: halves the live batch until it fits. It never grows, and measures no time.
 
-Source: PEERS.md, B4 (``device_train_microbatch_size='auto'``): run the live per-rank batch; out of memory: max(b//2, 1)
-and again; 1 failing is an error. It starts from the global batch, at most the table's largest size.
+Source: Composer's ``device_train_microbatch_size='auto'``, as told in PEERS.md, B4: run the live per-rank batch; out
+of memory: max(b//2, 1) and again; 1 failing is an error. It starts from the global batch, at most the table's largest
+size.
 """
 
 from __future__ import annotations

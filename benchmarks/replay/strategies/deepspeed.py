@@ -1,11 +1,11 @@
 """DeepSpeed's autotuning in its fast mode, on one device (ZeRO stage 0: nothing is sharded).
 
-Source: PEERS.md, B1. A profile run at the smallest size gives the bytes of a sample's activations and of the state (here
-both are exact: the table's own peaks at its two smallest sizes, a gift); bmax = (memory - state) // activations. The
-lower end (the baseline's size) must run. The upper end is the first of ceil(1.05 bmax), bmax, floor(0.95 bmax) that
-runs, at most 1024, else bisection, ended when the gain is below 5 %. Of the sizes from max//2 in three strides those whose
-accumulation differs from the largest's are measured, then a walk down from the largest while each step is more than 5 %
-better. Answer: the fastest measured.
+Source: DeepSpeed's ``deepspeed/autotuning/autotuner.py``, as told in PEERS.md, B1. A profile run at the smallest size
+gives the bytes of a sample's activations and of the state (here both are exact, a gift: the table's own peaks at its
+two smallest sizes); bmax = (memory - state) // activations. The lower end (the baseline's size) must run. The upper
+end is the first of ceil(1.05 bmax), bmax, floor(0.95 bmax) that runs, at most 1024, else bisection, ended when the
+gain is below 5 %. Of the sizes from max//2 in three strides those whose accumulation differs from the largest's are
+measured, then a walk down from the largest while each step is more than 5 % better. Answer: the fastest measured.
 """
 
 from __future__ import annotations

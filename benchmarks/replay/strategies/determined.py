@@ -1,9 +1,10 @@
 """Determined's search over DeepSpeed settings in its mode ``asha``: many short bisections, the good ones prolonged.
 
-Source: PEERS.md, B2. A lineage is a random choice of the other knobs and a bisection of the micro-batch: low 1, high
-2 bmax - 1 (bmax of the profile run; here at most the table's largest size); what runs moves low to b + 1, what fails high
-to b - 1; low over high ends it. Rung k allows 3 x 2^k trials, five rungs; a lineage in the better half of its rung is
-promoted, else a new random lineage starts. 64 trials. It assumes that larger is better.
+Source: Determined's ``dsat`` (deprecated), as told in PEERS.md, B2. A lineage is a random choice of the other knobs
+and a bisection of the micro-batch: low 1, high 2 bmax - 1 (of a profile run; here the table's largest size); what runs
+moves low to b + 1, what fails high to b - 1; low over high ends it. Rung k allows 3 x 2^k trials, five rungs; a
+lineage in the better half of its rung is promoted, else a new random lineage starts. 64 trials. It assumes that larger
+is better.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """FlagScale's auto tuner: the whole product in one order, skipping what its rules of dominance rule out.
 
-Source: PEERS.md, B7, and FlagScale's ``auto_tuner/search/searcher.py`` (the order of the product: other knobs, then the
-micro-batch, then recomputation innermost), ``prune/history.py`` (``prune_by_micro_batch_size``, ``prune_by_recompute``,
-``prune_by_mbs_recompute``) and ``utils.py`` (``beside``: equal but for the named keys). Order ``memory`` tries the smallest
-micro-batch and recomputation first, order ``performance`` the largest micro-batch and none first. A skipped entry inherits
-the result that ruled it out, and rules out others. Its rules for parallelism have no knob here; its analytic memory model
-is optional and off. Activation checkpointing is its recomputation: ``selective`` and ``full`` count as recomputing.
+Source: PEERS.md, B7, and FlagScale's ``auto_tuner/search/searcher.py`` (the order of the product: other knobs, then
+the micro-batch, then recomputation innermost), ``prune/history.py`` (``prune_by_micro_batch_size``,
+``prune_by_recompute``, ``prune_by_mbs_recompute``) and ``utils.py`` (``beside``: equal but for the named keys). Order
+``memory`` tries the smallest micro-batch and recomputation first, order ``performance`` the largest micro-batch and
+none first. A skipped entry inherits the result that ruled it out, and rules out others. Its rules for parallelism have
+no knob here; its analytic memory model is optional and off. Activation checkpointing is its recomputation:
+``selective`` and ``full`` count as recomputing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NeMo's plain grid: every configuration once, no adaptation, the fastest wins.
 
-Source: PEERS.md, B6 (NVIDIA NeMo Auto Configurator): the full grid, one job each, fastest mean step time wins. The
-order is the table's rows in the seed's order.
+Source: NVIDIA NeMo's Auto Configurator, as told in PEERS.md, B6: the full grid, one job each, fastest mean step time
+wins. The order is the table's rows in the seed's order.
 """
 
 from __future__ import annotations

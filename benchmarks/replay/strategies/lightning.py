@@ -1,8 +1,9 @@
 """Lightning's batch size finder: ``power`` and ``binsearch``. Time is never measured; the goal is the largest size.
 
-Source: PEERS.md, B3 (Lightning's BatchSizeFinder): from 2, three steps a trial, at most 25 trials. ``power`` doubles until
-out of memory, halves once and returns. ``binsearch`` doubles until out of memory, bisects until high - low <= 1, then
-returns floor(0.95 b). Doubling stops at the cap (there the data set's length, here the table's largest size).
+Source: Lightning's ``BatchSizeFinder``, as told in PEERS.md, B3: from 2, three steps a trial, at most 25 trials.
+``power`` doubles until out of memory, halves once and returns. ``binsearch`` doubles until out of memory, bisects
+until high - low <= 1, then returns floor(0.95 b). Doubling stops at the cap (there the data set's length, here the
+table's largest size).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ludwig's batch size tuner: doubles while samples per second rise. The one mainstream tuner that looks at throughput.
 
-Source: PEERS.md, B9, and Ludwig's ``ludwig/utils/batch_size_tuner.py`` (``select_best_batch_size``): from 2, the median of
-five steps, stops at the first drop of throughput, the first out-of-memory or after 20 trials; the answer is the last that
-was better, 2 when there is none. Its cap (a fifth of the data set) is the table's largest size here.
+Source: PEERS.md, B9, and Ludwig's ``ludwig/utils/batch_size_tuner.py`` (``select_best_batch_size``): from 2, the
+median of five steps, stops at the first drop of throughput, the first out-of-memory or after 20 trials; the answer is
+the last that was better, 2 when there is none. Its cap (a fifth of the data set) is the table's largest size here.
 """
 
 from __future__ import annotations

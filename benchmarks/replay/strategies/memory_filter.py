@@ -1,13 +1,12 @@
 """Leaves out what certainly does not fit by the predicted peak, corrected by the runs so far, as Tightfit does.
 
-Source: our own ``tuner.search.memory_model``; for knobs that Tightfit does not know a predicted peak 10 % over the limit
-counts as certain. Without predictions in the table it leaves out nothing.
+Source: our own ``tuner.search.memory_model``; for knobs that Tightfit does not know a predicted peak 10 % over the
+limit counts as certain. Without predictions in the table it leaves out nothing.
 """
 
 from __future__ import annotations
 
 from benchmarks.replay.oracle import Replay
-from benchmarks.replay.product import device_kind
 from benchmarks.replay.product_space import knows
 from benchmarks.replay.row import Row
 from objectives.config import TrainingConfig
@@ -40,7 +39,7 @@ def predicted_misfits(replay: Replay) -> frozenset[str]:
         return frozenset()
     if not knows(replay.table):
         return frozenset(row.key for row in rows if (row.predicted_bytes or 0) > CLEARLY_OVER * replay.limit_bytes)
-    model = learn(_observations(replay), device_kind=device_kind(replay.table))
+    model = learn(_observations(replay), device_kind=replay.table.device_kind)
     points = Points.of([_config(row) for row in rows], [row.predicted_bytes or 0 for row in rows])
     bars = model.predict_many(points, replay.limit_bytes)
     return frozenset(row.key for row, misfit in zip(rows, bars.certain_misfit, strict=True) if misfit)

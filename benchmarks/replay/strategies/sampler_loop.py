@@ -2,9 +2,9 @@
 
 Source: Optuna 5.0's documentation ("Ask-and-Tell Interface", "Constraints") and the installed source of its samplers.
 What a careful user does is done: numbers are searched by their rank, a configuration run before is answered from the
-store without a run, one that the table does not have is told as a misfit without a run, and after :data:`PATIENCE` such
-answers in a row the untried row nearest to the last proposal is run. Failures are told as PEERS.md and FACTS.md found
-best (COMPLETE with the worst values and a violated constraint) or as FAIL.
+store without a run, one that the table does not have is told as a misfit without a run, and after some such answers in
+a row the untried row nearest to the last proposal is run. Failures are told as PEERS.md and FACTS.md found best
+(COMPLETE with the worst values and a violated constraint) or as FAIL.
 
 A sampler has no stop of its own: it counts as stopped after :data:`TRIALS` runs, and goes on until it hits or the
 table is exhausted.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.replay.knob_values import Values, values_of
 from benchmarks.replay.oracle import Observation, Replay
 from benchmarks.replay.row import Row
+from benchmarks.replay.strategies import random
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -30,6 +31,8 @@ TRIALS = 40
 """Runs of a study by default, here as in Tightfit's specs."""
 
 PATIENCE = 25
+"""Proposals answered without a run, in a row, before the untried row nearest to the last is run."""
+
 CONSTRAINT = "fits"
 TEACHES = frozenset({"device_oom", "numerical", "unsupported", "timeout"})
 
@@ -49,12 +52,16 @@ class SamplerLoop:
         two_objectives: Throughput and peak memory; False: throughput alone, memory as the constraint only.
         failures_told: Whether a misfit is told as a violated constraint; False: as FAIL, which samplers ignore.
         refuses: What is left out without a run.
+        patience: See :data:`PATIENCE`; less for a sampler whose proposals take long.
+        models: After so many runs the rest is drawn at random; None: never.
     """
 
     make_sampler: MakeSampler
     two_objectives: bool = True
     failures_told: bool = True
     refuses: Refuses = lambda _replay, _row: False
+    patience: int = PATIENCE
+    models: int | None = None
 
     def __call__(self, replay: Replay) -> None:
         """Searches."""
@@ -72,8 +79,8 @@ class _Loop:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.plan, self.replay = plan, replay
         self.values = values_of(replay.table)
-        directions = ["maximize", "minimize"] if plan.two_objectives else ["maximize"]
-        self.study: Study = optuna.create_study(directions=directions, sampler=plan.make_sampler(replay.seed))
+        sampler = plan.make_sampler(replay.seed)
+        self.study: Study = _study(sampler, two_objectives=plan.two_objectives)
         self.distributions = _distributions(self.values)
         self.known: dict[str, Observation] = {}
         self._add(replay.first)
@@ -82,6 +89,8 @@ class _Loop:
         """Until nothing is left, or nothing could change."""
         for row in self._proposals():
             self._add(self.replay.ask(row), told=False)
+            if len(self.replay.asks) == self.plan.models:
+                self.study.sampler = random.make(self.replay.seed)
             if len(self.replay.asks) >= TRIALS:
                 self.replay.stop(self.replay.best_seen())
             if not self.replay.going:
@@ -91,7 +100,7 @@ class _Loop:
     def _proposals(self) -> Iterator[Row]:
         """Rows to run; what was asked of Optuna for them is told when the next one is wanted."""
         while self._free():
-            for _ in range(PATIENCE):
+            for _ in range(self.plan.patience):
                 trial = self.study.ask(dict(self.distributions))
                 wanted = self.values.from_ranks(trial.params)
                 row = self.values.row(wanted)
@@ -152,6 +161,14 @@ class _Loop:
             return None
         worst = float(self.replay.limit_bytes or max(row.peak_bytes or 0 for row in self.replay.table.rows))
         return [0.0, worst] if self.plan.two_objectives else [0.0], 1.0
+
+
+def _study(sampler: BaseSampler, *, two_objectives: bool) -> Study:
+    import optuna
+
+    if two_objectives:
+        return optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    return optuna.create_study(direction="maximize", sampler=sampler)
 
 
 def _distributions(values: Values) -> Mapping[str, BaseDistribution]:

@@ -75,6 +75,11 @@ NUMERICAL_WORDS = any_of(
 CHOICE = "This value or combination is refused here: it is left out of the rest of the search."
 CHIP = "This device's on-chip memory is too small for that kernel: another attention, loss or compile choice avoids it."
 UNAPPLIED = "The process ran something else than was asked for: the knob named has no effect here."
+UNSEEN = (
+    "Nothing trained in a way that can be seen: call tuner.report_step(samples=...) after each optimizer step "
+    "('import tuner' before it)."
+)
+TOO_SHORT = "Let the script make more optimizer steps: it is stopped as soon as its window is measured."
 UNSTABLE = "The numbers overflow in this precision: prefer bf16 or fp32, or a lower learning rate."
 DISTRIBUTED = "Use non-reentrant checkpointing and find unused parameters before training in parallel."
 
@@ -95,7 +100,21 @@ def judge_not_applied(fault: Fault) -> Verdict:
 
 
 REFUSALS: tuple[Kind, ...] = (
-    Kind(name="not applied", speakers=is_a("objectives.trial.training_loop.NotApplied"), judge=judge_not_applied),
+    Kind(
+        name="not applied",
+        speakers=is_a("objectives.trial.training_loop.NotApplied", "objectives.script.endings.NotApplied"),
+        judge=judge_not_applied,
+    ),
+    Kind(
+        name="no step",
+        speakers=is_a("objectives.script.endings.NoStep"),
+        judge=always(Verdict(outcome="crashed", cause="no_step", advice=UNSEEN)),
+    ),
+    Kind(
+        name="too few steps",
+        speakers=is_a("objectives.script.endings.TooFewSteps"),
+        judge=always(Verdict(outcome="crashed", cause="no_result", advice=TOO_SHORT)),
+    ),
     Kind(
         name="sram",
         speakers=either(from_a_library, lambda record: record.cls.endswith(("OutOfResources", "NoTritonConfigsError"))),

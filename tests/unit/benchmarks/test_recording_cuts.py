@@ -49,11 +49,27 @@ def test_a_baseline_that_needs_most_leaves_no_cap() -> None:
 
 
 def test_an_edge_goes_outwards_until_both_sides_are_known() -> None:
-    peaks = {f"{number}": number * 10 for number in range(20)}
+    peaks = {f"{number}": number * 10 * MIB for number in range(20)}
     outcomes: dict[str, str] = {}
-    while (key := next_at_edge(peaks, 95, outcomes)) is not None:
-        outcomes[key] = "device_oom" if peaks[key] > 115 else "completed"  # two that should not fit do
+    while (key := next_at_edge(peaks, 95 * MIB, outcomes)) is not None:
+        outcomes[key] = "device_oom" if peaks[key] > 115 * MIB else "completed"  # two that should not fit do
     assert sorted(map(int, outcomes)) == [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+
+
+def test_one_that_fits_among_those_that_do_not_proves_nothing() -> None:
+    peaks = {f"{number}": number * 10 * MIB for number in range(20)}
+    outcomes: dict[str, str] = {}
+    while (key := next_at_edge(peaks, 95 * MIB, outcomes)) is not None:
+        outcomes[key] = "device_oom" if peaks[key] > 95 * MIB or int(key) in (4, 6) else "completed"
+    assert sorted(map(int, outcomes)) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_everything_right_below_a_cap_is_really_run() -> None:
+    peaks = {f"{number}": (100 + number) * MIB for number in range(20)}
+    outcomes: dict[str, str] = {}
+    while (key := next_at_edge(peaks, 118 * MIB, outcomes)) is not None:
+        outcomes[key] = "device_oom" if peaks[key] > 118 * MIB else "completed"
+    assert {int(key) for key in outcomes} >= set(range(3, 20))
 
 
 def test_an_edge_without_misfits_ends() -> None:

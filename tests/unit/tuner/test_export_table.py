@@ -75,6 +75,11 @@ def test_compilation_is_no_setup() -> None:
     assert (row["setup_seconds"], row["compile_seconds"]) == (7.5, 30.0)
 
 
+def test_composed_steps_are_told_at_the_time_they_took() -> None:
+    runs = [run_of(1, 100.0, 0.0, seconds=12.0, step_seconds=(3.0, 5.0), measurement=measured())]
+    assert lines_of(view_of([trial_of(0)], runs))[1]["step_seconds"] == [1.5, 2.5]
+
+
 def test_the_error_of_a_mean_has_the_spread_between_runs_in_it() -> None:
     def runs(trial: int, *speeds: float) -> list:
         purposes = ("search", *("repeat" for _ in speeds[1:]))

@@ -16,8 +16,9 @@ from tuner.errors import SpecError
 from tuner.search.baseline import baseline_config
 from tuner.search.batch import TOKEN_TOLERANCE, GlobalBatch
 from tuner.search.memory_order import learn_misfits
+from tuner.search.prepared import Prepared
 from tuner.search.space import Space, make_space
-from tuner.work.preparation import Prepared, require_possible_batch
+from tuner.work.preparation import require_possible_batch
 
 
 def space_of(search, *, facts=FACTS, batch=None, **values) -> Space:

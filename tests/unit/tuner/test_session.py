@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from objectives.config import TrainingConfig
@@ -12,6 +13,8 @@ from storage.records import StudyRecord
 from tuner.spec.model import Limits, StudySpec
 from tuner.stop import Stop
 from tuner.work.lane import Device, Lane, choose_devices
+from tuner.work.leaving import Leaving
+from tuner.work.outbox import Outbox
 from tuner.work.session import Session
 
 GPU = {"kind": "cuda", "name": "NVIDIA H100", "uuid": "GPU-1", "total_memory_bytes": 80 * 2**30, "visible": True}
@@ -24,7 +27,9 @@ def session(tmp_path: Path, device: Device, **spec: Any) -> Session:
     )
     made = StudySpec(study="s", objective=ObjectiveReference(kind="causal_lm"), global_batch_size=8, **spec)
     lane = Lane(device, preload=(), path="", folder=tmp_path)
-    return Session(database=None, study=study, spec=made, lanes=(lane,), stop=Stop())  # type: ignore[arg-type]
+    database: Any = SimpleNamespace(safe_url="sqlite:///nowhere")
+    outbox = Outbox(tmp_path, database)
+    return Session(database=database, study=study, spec=made, lanes=(lane,), stop=Leaving(Stop()), outbox=outbox)
 
 
 def request_of(session: Session, **config: Any) -> Any:

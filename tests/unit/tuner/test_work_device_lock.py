@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
-from tuner.work.device_lock import DeviceBusyError, DeviceLock, wait_until_free
+from tuner.work.device_lock import RETRY_SECONDS, DeviceBusyError, DeviceLock, wait_until_free
 
 GIB = 1024**3
 
@@ -17,14 +19,49 @@ def test_two_workers_never_hold_one_device(tmp_path):
     with first:
         first.acquire()
         assert first.held
-        with pytest.raises(DeviceBusyError, match=f"device GPU-1/x is still in use by a run of process {os.getpid()}"):
+        os.truncate(first.path, 0)
+        first.path.write_text("process 4711")
+        with pytest.raises(DeviceBusyError, match="device GPU-1/x is still in use by a run of process 4711"):
             second.acquire(wait_seconds=0.0, on_wait=waits.append)
         DeviceLock(tmp_path, "GPU-2").acquire(wait_seconds=0.0)
-    assert waits == [f"device GPU-1/x is in use by a run of process {os.getpid()}"]
+    assert waits == ["device GPU-1/x is in use by a run of process 4711"]
     second.acquire(wait_seconds=0.0)
     second.release()
     second.release()
     assert not second.held
+
+
+def test_a_run_of_ones_own_that_has_not_ended_is_not_told_as_a_strangers(tmp_path):
+    first, second, waits = DeviceLock(tmp_path, "cpu"), DeviceLock(tmp_path, "cpu"), []
+    with first, pytest.raises(DeviceBusyError, match="this process's own last run"):
+        second.acquire(wait_seconds=0.0, on_wait=waits.append)
+    assert waits == []
+
+
+def test_a_wait_can_be_given_up(tmp_path):
+    with DeviceLock(tmp_path, "cpu"):
+        assert not DeviceLock(tmp_path, "cpu").acquire(cancelled=lambda: True)
+
+
+@pytest.mark.case("G19")
+def test_whoever_waits_comes_before_whoever_has_just_had_it(tmp_path):
+    """Two users who each want it again at once take turns: none starves."""
+    order = []
+
+    def use(name):
+        lock = DeviceLock(tmp_path, "cpu")
+        for _ in range(4):
+            lock.acquire()
+            order.append(name)
+            time.sleep(2.5 * RETRY_SECONDS)
+            lock.release()
+
+    users = [threading.Thread(target=use, args=(name,)) for name in "ab"]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert order in (list("abababab"), list("babababa"))
 
 
 def test_a_lock_not_held_has_no_descriptor(tmp_path):

@@ -98,6 +98,17 @@ class CostModel:
         mine = settings.of_seen[rows]
         return together(mean, self.loader.capacities()[0][mine], settings.overlaps[mine])
 
+    def optimistic(self, places: Codes) -> Floats:
+        """Log throughput one deviation above what is expected of some candidates, shape (places,)."""
+        mean, variance = self.compute.marginals(self.points.at(places))
+        high: Floats = mean + self._centre + np.sqrt(variance)
+        if self.loader is None:
+            return high
+        mine = self.loader.settings.of_candidates[places]
+        capacity, spread = self.loader.capacities()
+        ample = capacity + np.sqrt(np.maximum(np.diag(spread), 0.0))
+        return together(high, ample[mine], self.loader.settings.overlaps[mine])
+
     def draws(self, row: int, places: Codes, normal: Floats, loader_normal: Floats) -> Floats:
         """Joint draws of log throughput.
 
@@ -121,10 +132,6 @@ class CostModel:
         expected, spread = self.loader.capacities()
         capacity = _drawn(expected[used], spread[np.ix_(used, used)], loader_normal)
         return together(compute, capacity[:, position], settings.overlaps[mine])
-
-    def noise(self) -> float:
-        """The relative spread between runs of one configuration, as learned."""
-        return float(NOISE[self._kind] * np.sqrt(self.compute.scales.noise))
 
     def unseen(self) -> Floats:
         """Prior variance of the main effects of values no run has shown, shape (candidates,): where to look closer."""

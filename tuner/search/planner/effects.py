@@ -152,6 +152,13 @@ class Structure:
         level = np.where(same_study, self.beliefs.level_spread**2, 0.0)
         return level, self._main(a, b) * shared, self._interactions(a, b) * shared
 
+    def variances(self, points: Points) -> tuple[float, Floats, Floats]:
+        """The same of each point with itself, shape (points,)."""
+        main, summed, squares = (
+            (self._features(points.codes, part) ** 2).sum(axis=1) for part in ("main", "pair", "square")
+        )
+        return self.beliefs.level_spread**2, main, (summed**2 - squares) / 2 + FAMILY_SPREAD**2 + OWN_SPREAD**2
+
     def _main(self, a: Points, b: Points) -> Floats:
         made: Floats = self._features(a.codes, "main") @ self._features(b.codes, "main").T
         return made
@@ -187,11 +194,10 @@ class Posterior:
     def __init__(self, structure: Structure, points: Points, values: Floats, noise: Floats, scales: Scales) -> None:
         self.structure, self.points, self.scales = structure, points, scales
         self.values, self.noise = values, noise
-        self._root: Floats = np.linalg.cholesky(
-            self._covariance(points, points) + np.diag(noise * scales.noise + JITTER)
-        )
-        self._pull = _solve(self._root, values - structure.prior_mean(points.codes))
-        self._alpha: Floats = np.linalg.solve(self._root.T, self._pull)
+        noisy = self._covariance(points, points) + np.diag(noise * scales.noise + JITTER)
+        self._whiten: Floats = np.linalg.inv(np.linalg.cholesky(noisy))  # triangular solves would wake BLAS's threads
+        self._pull = self._whiten @ (values - structure.prior_mean(points.codes))
+        self._alpha: Floats = self._whiten.T @ self._pull
 
     def _covariance(self, a: Points, b: Points) -> Floats:
         level, main, pair = self.structure.covariance(a, b)
@@ -199,10 +205,16 @@ class Posterior:
 
     def joint(self, points: Points) -> tuple[Floats, Floats]:
         """Mean, shape (points,), and covariance, shape (points, points), of the quantity without noise."""
-        cross = self._covariance(self.points, points)
-        half = _solve(self._root, cross)
+        half = self._whiten @ self._covariance(self.points, points)
         mean = self.structure.prior_mean(points.codes) + half.T @ self._pull
         return mean, self._covariance(points, points) - half.T @ half
+
+    def marginals(self, points: Points) -> tuple[Floats, Floats]:
+        """Mean and variance without noise, shape (points,) each."""
+        half = self._whiten @ self._covariance(self.points, points)
+        mean: Floats = self.structure.prior_mean(points.codes) + half.T @ self._pull
+        level, main, pair = self.structure.variances(points)
+        return mean, np.maximum(level + self.scales.main * main + self.scales.pair * pair - (half**2).sum(axis=0), 0.0)
 
     def means(self, points: Points) -> Floats:
         """Means of many configurations of this study by tables of effects, shape (points,)."""
@@ -227,6 +239,8 @@ class Posterior:
         return made
 
     def _families(self, points: Points, weight: Floats) -> Floats:
+        if not len(self.points):
+            return np.zeros(len(points))
         known, places = np.unique(self.points.family, return_inverse=True)
         found = np.searchsorted(known, points.family)
         found = np.minimum(found, len(known) - 1)
@@ -338,13 +352,6 @@ def _root(matrix: Floats) -> Floats:
     """A square root of a covariance that may be singular."""
     values, vectors = np.linalg.eigh(matrix)
     made: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
-    return made
-
-
-def _solve(root: Floats, right: Floats) -> Floats:
-    from scipy.linalg import solve_triangular
-
-    made: Floats = solve_triangular(root, right, lower=True, check_finite=False)
     return made
 
 

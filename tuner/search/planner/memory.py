@@ -16,7 +16,7 @@ import numpy as np
 from tuner.search.memory_model import PRIORS, Bars, MemoryModel, Observation, Prior
 from tuner.search.memory_model import Points as Predictions
 from tuner.search.planner.candidates import Candidates, Codes, Encoded, Flags, Floats
-from tuner.search.planner.effects import Beliefs, Posterior, Structure, learn
+from tuner.search.planner.effects import Beliefs, Points, Posterior, Structure, learn
 from tuner.search.planner.observation import Seen
 from tuner.search.planner.priors import LOADER_KNOBS, MICRO_BATCH, PEAK, PEAK_FIXED_SAMPLES, PEAK_UNKNOWN, KnobPrior
 
@@ -24,6 +24,10 @@ CONFIDENCE_Z = 1.96
 """Half-width of a 95 % bar in standard deviations."""
 PEAK_ERROR = 0.02
 """Relative error of a peak beside what the effects explain: allocators round."""
+ROUGH_ERROR = 0.3
+"""Stands for the error of a learned peak where the whole space is looked at."""
+SURPRISE = 3.0
+"""A misfit expected so many deviations below the limit says that less than the limit really fits."""
 OUTSIDE_MIB, OUTSIDE_SPREAD_MIB = 600.0, 200.0
 """CUDA memory outside the allocator while no run says how much it is."""
 
@@ -56,7 +60,7 @@ class Memory:
         self.refused: Flags = dominated(mine, theirs, seen, limit_bytes)
         self._chance = np.ones(len(candidates))
         self.peaks: Floats = np.full(len(candidates), np.nan)
-        self._learned: tuple[Structure, Posterior, Encoded] | None = None
+        self._learned: LearnedPeaks | None = None
         known = np.isfinite(candidates.predicted_peak_bytes) if use_predictions else np.zeros(len(mine.codes), bool)
         if limit_bytes is not None and known.any():
             self._predict(candidates, np.flatnonzero(known), seen, device_kind)
@@ -71,16 +75,11 @@ class Memory:
     def refined(self, places: Codes) -> Floats:
         """The chances of some candidates, with the full uncertainty of what was learned."""
         chances = self.chances()[places]
-        if self._learned is None or self._limit is None:
+        if self._learned is None:
             return chances
-        structure, posterior, encoded = self._learned
-        rough = np.flatnonzero(self._rough[places] & ~self.refused[places])
-        if not len(rough):
-            return chances
-        points = structure.points(encoded, np.arange(len(encoded.codes))).at(places[rough])
-        mean, covariance = posterior.joint(points)
-        deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0) + PEAK_ERROR**2)
-        chances[rough] = _normal((np.log(self._limit) - self._level - mean) / deviation)
+        rough = np.flatnonzero(self._learned.rough[places] & ~self.refused[places])
+        if len(rough):
+            chances[rough] = self._learned.chances(places[rough])
         return chances
 
     def _predict(self, candidates: Candidates, places: Codes, seen: Sequence[Seen], kind: str) -> None:
@@ -99,29 +98,62 @@ class Memory:
     def _learn(
         self, candidates: Candidates, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], places: Codes
     ) -> None:
-        measured = [row for row, run in enumerate(seen) if run.peak_memory_bytes]
-        failed = [row for row, run in enumerate(seen) if run.outcome == "device_oom"]
-        limit = self._limit or 1.0
+        learned = LearnedPeaks(mine, theirs, seen, self._limit or 1.0)
+        learned.rough[places] = True
+        self._learned = learned
+        self.peaks[places] = np.exp(learned.expected[places])
+        self._chance[places] = _normal((learned.edge - learned.expected[places]) / ROUGH_ERROR)
+
+
+class LearnedPeaks:
+    """Logarithms of peaks as measured runs and misfits teach them.
+
+    Attributes:
+        expected: Of every candidate, shape (candidates,).
+        edge: Logarithm of what really fits: the limit, or less where runs failed far below it.
+        rough: Candidates whose chance is this model's, shape (candidates,).
+    """
+
+    def __init__(self, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float) -> None:
+        measured = np.array([row for row, run in enumerate(seen) if run.peak_memory_bytes], dtype=np.intp)
+        failed = np.array([row for row, run in enumerate(seen) if _unmeasured_misfit(run)], dtype=np.intp)
         peaks = np.log([float(seen[row].peak_memory_bytes or 1) for row in measured])
-        self._level = float(np.median(peaks)) if measured else float(np.log(limit / 2))
+        self._level = float(np.median(peaks)) if len(measured) else float(np.log(limit_bytes / 2))
         structure = Structure(mine, _peak_beliefs())
+        self._points = structure.points(mine, np.arange(len(mine.codes)))
         points = structure.points(theirs, -1 - np.arange(len(seen)))
-        posterior = learn(
-            structure,
-            points.at(np.array(measured, dtype=np.intp)),
-            peaks - self._level,
-            np.full(len(measured), PEAK_ERROR**2),
+        noise = np.full(len(measured), PEAK_ERROR**2)
+        posterior = learn(structure, points.at(measured), peaks - self._level, noise)
+        fitting = [np.log(float(run.peak_memory_bytes or 1)) for run in seen if run.fits(limit_bytes)]
+        self.edge, self._edge_error = self._edge(
+            posterior, points.at(failed), np.log(limit_bytes), max(fitting, default=None)
         )
-        bounds = np.full(len(failed), np.log(limit) - self._level)
-        posterior = posterior.bounded(
-            points.at(np.array(failed, dtype=np.intp)), bounds, upper=False, spread=PEAK_ERROR
-        )
-        mean = posterior.means(structure.points(mine, np.arange(len(candidates)))) + self._level
-        self._learned = (structure, posterior, mine)
-        self._rough = np.zeros(len(candidates), dtype=np.bool_)
-        self._rough[places] = True
-        self.peaks[places] = np.exp(mean[places])
-        self._chance[places] = _normal((np.log(limit) - mean[places]) / 0.3)
+        bounds = np.full(len(failed), self.edge - self._level)
+        self._posterior = posterior.bounded(points.at(failed), bounds, upper=False, spread=PEAK_ERROR)
+        self.expected: Floats = self._posterior.means(self._points) + self._level
+        self.rough = np.zeros(len(mine.codes), dtype=np.bool_)
+
+    def chances(self, places: Codes) -> Floats:
+        """Chance that these candidates fit."""
+        mean, variance = self._posterior.marginals(self._points.at(places))
+        deviation = np.sqrt(variance + PEAK_ERROR**2 + self._edge_error**2)
+        return _normal((self.edge - self._level - mean) / deviation)
+
+    def _edge(self, posterior: Posterior, failed: Points, limit: float, fitted: float | None) -> tuple[float, float]:
+        """What really fits, with its error: from the largest peak that did to the smallest that surprisingly did not."""
+        if not len(failed):
+            return limit, 0.0
+        mean, variance = posterior.marginals(failed)
+        surprising = mean + self._level + SURPRISE * np.sqrt(variance + PEAK_ERROR**2) < limit
+        if not surprising.any():
+            return limit, 0.0
+        high = float((mean[surprising] + self._level).min())
+        low = min(high - PEAK_ERROR, high - 1.0 if fitted is None else fitted)
+        return (low + high) / 2, (high - low) / 3
+
+
+def _unmeasured_misfit(run: Seen) -> bool:
+    return run.outcome == "device_oom" and run.certain and not run.peak_memory_bytes
 
 
 def dominated(mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float | None) -> Flags:
@@ -213,7 +245,11 @@ def _prior(kind: str) -> Prior:
     if kind != "cuda":
         return prior
     study = replace(prior.levels[0], offset_mib=float(np.hypot(prior.levels[0].offset_mib, OUTSIDE_SPREAD_MIB)))
-    return replace(prior, offset_mib=prior.offset_mib + OUTSIDE_MIB, levels=(study, *prior.levels[1:]))
+    return replace(prior, offset_mib=prior.offset_mib + ROUGH_ERROR = 0.3
+"""Stands for the error of a learned peak where the whole space is looked at."""
+SURPRISE = 3.0
+"""A misfit expected so many deviations below the limit says that less than the limit really fits."""
+OUTSIDE_MIB, levels=(study, *prior.levels[1:]))
 
 
 def _peak_beliefs() -> Beliefs:

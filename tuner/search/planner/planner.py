@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -38,7 +39,8 @@ class PlannerOptions:
         fewest_runs: Results before it may end, the baseline's included.
         front_weight: Worth of a share of the front's area, in shares of throughput.
         misfit_penalty: What a launch out of memory costs beside its seconds, in shares of throughput.
-        shortlist: Candidates looked at closely.
+        shortlist: Candidates whose uncertainty is looked at.
+        closest: Of them, those whose joint distribution is.
         draws: Joint draws of the model.
     """
 
@@ -49,6 +51,7 @@ class PlannerOptions:
     front_weight: float = 0.1
     misfit_penalty: float = 0.02
     shortlist: int = 240
+    closest: int = 96
     draws: int = 128
 
 
@@ -70,7 +73,7 @@ class Plan:
     index: int | None = None
     config: Config | None = None
     stop: str | None = None
-    kind: str = "run"
+    kind: Literal["run", "exhausted", "nothing_to_gain"] = "run"
     expected_gain: float = 0.0
     expected_seconds: float = 0.0
     probability_fits: float = 0.0
@@ -123,8 +126,8 @@ class Planner:
         self.options = options or PlannerOptions()
         chance = np.random.default_rng(seed)
         half = self.options.draws // 2
-        self._normal = _antithetic(chance, half, self.options.shortlist + 1)
-        self._loader_normal = _antithetic(chance, half, self.options.shortlist + 1)
+        self._normal = _antithetic(chance, half, self.options.closest + 1)
+        self._loader_normal = _antithetic(chance, half, self.options.closest + 1)
         self._seed = seed
 
     def plan(self, seen: Sequence[Seen], running: Sequence[Config] = ()) -> Plan:
@@ -246,14 +249,12 @@ class Planner:
         return Plan(stop=reason, kind="nothing_to_gain", expected_gain=expected)
 
     def _shortlist(self, view: _View) -> Codes:
-        """The free candidates with the best prospects: expected rate, one deviation up for values nobody tried."""
-        prospects = view.rates + np.sqrt(view.costs.unseen()) + 0.3 * np.log(np.maximum(view.chances, 1e-3))
+        """The free candidates with the best prospects: first roughly among all, then by what each may reach."""
         free = np.flatnonzero(view.free)
-        if len(free) <= self.options.shortlist:
-            return free
-        top = np.argpartition(-prospects[free], self.options.shortlist)[: self.options.shortlist]
-        made: Codes = free[np.sort(top)]
-        return made
+        rough = view.rates + np.sqrt(view.costs.unseen())
+        wide = _top(free, (rough + _doubt(view.chances))[free], self.options.shortlist)
+        high = view.costs.optimistic(wide) + _doubt(view.memory.refined(wide) * view.running[wide])
+        return _top(wide, high, self.options.closest)
 
     def _first_fit(self, view: _View) -> Plan:
         """Nothing has fitted yet: the fastest of what probably does."""
@@ -298,6 +299,20 @@ class Planner:
 def _per_second(worth: Floats, seconds: Floats) -> Floats:
     """What is worth nothing is not made better by being slow."""
     made: Floats = np.where(worth > 0, worth / seconds, worth)
+    return made
+
+
+def _doubt(chances: Floats) -> Floats:
+    """What an unlikely fit takes off a prospect, in log throughput."""
+    made: Floats = 0.3 * np.log(np.maximum(chances, 1e-3))
+    return made
+
+
+def _top(places: Codes, worth: Floats, most: int) -> Codes:
+    """The most worthy of these, in their order."""
+    if len(places) <= most:
+        return places
+    made: Codes = np.sort(places[np.argpartition(-worth, most)[:most]])
     return made
 
 

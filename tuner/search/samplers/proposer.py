@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from objectives.config import KnobValue, TrainingConfig
 from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
 from tuner.search.memory_guess import MemoryGuess, guess_memory
 from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits, outgrown
-from tuner.search.planner.observation import Earlier
+from tuner.search.planner.observation import Earlier, LoaderCapacity
 from tuner.search.samplers.opening import changes, opening
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
@@ -36,9 +36,15 @@ NEIGHBOURS = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class Exhausted:
-    """Nothing is left to try; the reason is for people."""
+    """Nothing is left that should be tried.
+
+    Attributes:
+        reason: For people.
+        kind: ``nothing_to_gain`` when configurations are left, and none of them is worth a run.
+    """
 
     reason: str
+    kind: Literal["exhausted", "nothing_to_gain"] = "exhausted"
 
 
 class Proposer(Protocol):
@@ -64,7 +70,12 @@ class SearchTask:
         skip_misfits: Whether certain misfits are left out (``grid`` runs them too: its tables are complete).
         delay_doubtful: Whether probable misfits wait until nothing else is left.
         predicted_misfits: Keys of configurations whose predicted peak certainly is over the limit; left out as well.
-        earlier: What earlier studies taught about the knobs (``auto`` alone uses it).
+        predicted_peak_bytes: Raw predicted peaks by configuration key, of those that have one (this and all that
+            follows is used by ``auto`` alone).
+        wide_predictions: Keys of predictions that called themselves uncertain.
+        earlier: What earlier studies taught about the knobs.
+        loader_capacities: Loader settings measured without training.
+        device_kind: ``cpu`` or ``cuda``: which priors; None for the kind that the space's facts name.
     """
 
     space: Space
@@ -73,7 +84,11 @@ class SearchTask:
     skip_misfits: bool = True
     delay_doubtful: bool = False
     predicted_misfits: frozenset[str] = frozenset()
+    predicted_peak_bytes: Mapping[str, int] = field(default_factory=dict)
+    wide_predictions: frozenset[str] = frozenset()
     earlier: tuple[Earlier, ...] = ()
+    loader_capacities: tuple[LoaderCapacity, ...] = ()
+    device_kind: str | None = None
 
 
 class Free:

@@ -31,9 +31,12 @@ def begin() -> None:
 
 
 def _watch(torch: Any, wish: dict[str, Any]) -> None:
-    from . import hooks
+    try:
+        from . import hooks
 
-    hooks.install(torch, wish, line.LINE)
+        hooks.install(torch, wish, line.LINE)
+    except Exception as error:  # noqa: BLE001 - a torch that cannot be watched must still train
+        os.write(2, f"tightfit: this torch cannot be watched: {type(error).__name__}: {error}\n".encode())
 
 
 def report_step(**said: Any) -> None:

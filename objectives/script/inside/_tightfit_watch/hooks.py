@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from typing import Any
 
@@ -14,7 +15,7 @@ def install(torch: Any, wish: dict[str, Any], line: Any) -> None:
     """Hooks everything in. Called right after torch's own import."""
     seen = steps.STEPS = steps.Steps(torch, wish, line)
     os.register_at_fork(after_in_child=_forked)
-    modules, optimizers = torch.nn.modules.module, torch.optim.optimizer
+    modules, optimizers = torch.nn.modules.module, importlib.import_module("torch.optim.optimizer")
     optimizers.register_optimizer_step_post_hook(lambda optimizer, _args, _named: seen.stepped(optimizer))
     steps.GLOBAL.append(modules.register_module_forward_pre_hook(lambda module, _args: seen.see_module(module)))
     _hook_first_parameter(modules, seen)

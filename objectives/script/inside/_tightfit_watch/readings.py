@@ -53,8 +53,8 @@ class Reading:
 
     # The data
 
-    def see_batch(self, iterator: Any, batch: Any) -> None:
-        """A batch has come from a ``DataLoader``; the one before a training step is the training data's."""
+    def see_batch(self, iterator: Any, batch: Any, *, count: bool) -> None:
+        """A batch has come from a ``DataLoader``. ``count``: its samples are needed, the model's own calls do not tell."""
         if self._iterator is None or self._iterator() is not iterator:
             self._iterator = weakref.ref(iterator)
             sampler = getattr(iterator, "_index_sampler", None)
@@ -65,7 +65,8 @@ class Reading:
                 "pin_memory": getattr(iterator, "_pin_memory", None),
                 "batch_size": getattr(sampler, "batch_size", None),
             }
-        self.loader_samples = size_of((batch,), {})[0] or self.loader["batch_size"]
+        if count:
+            self.loader_samples = size_of((batch,), {})[0] or self.loader["batch_size"]
 
     # The answer
 
@@ -163,7 +164,7 @@ def real_tokens(batch: Any) -> int | None:
     ids = batch["input_ids"] if "input_ids" in batch.keys() else None  # noqa: SIM118 - not every batch is a dict
     mask = batch["attention_mask"] if "attention_mask" in batch.keys() else None  # noqa: SIM118
     counted = mask if mask is not None else ids
-    if not hasattr(counted, "dim") or counted.device.type != "cpu" or counted.dim() != 2:
+    if counted is None or not hasattr(counted, "dim") or counted.device.type != "cpu" or counted.dim() != 2:
         return None
     return int(counted.sum()) if mask is not None else int(counted.numel())
 

@@ -18,7 +18,7 @@ WINDOW_STEPS = 2
 """Applied steps of the memory window: optimizer state is there from the second on."""
 LONGEST_WINDOW = 12
 """A loss scaler that still skips after so many steps does not keep the window open."""
-FLUSH_SECONDS, LISTEN_SECONDS = 0.2, 0.05
+FLUSH_SECONDS, LISTEN_SECONDS = 0.5, 0.05
 LARGER = 1.02
 """A batch so many times the largest of the memory window may need more memory than was seen there."""
 
@@ -131,7 +131,7 @@ class Steps:
         begun = now()
         if not self.retired and self._torch.is_grad_enabled():
             self._wait += seconds
-            self.reading.see_batch(iterator, batch)
+            self.reading.see_batch(iterator, batch, count=self._open or self.reading.root is None)
             self._tokens += real_tokens(batch) or 0
         self._own += now() - begun
 
@@ -147,8 +147,9 @@ class Steps:
         if pending is not None:
             self._count(*pending)
         self._armed, self._backward_at = True, begun
-        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        self._loss = loss.detach() if hasattr(loss, "numel") and loss.numel() == 1 else None
+        if begun - self._flushed >= FLUSH_SECONDS:  # nobody asks for it before
+            loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+            self._loss = loss.detach() if hasattr(loss, "numel") and loss.numel() == 1 else None
         self._own += now() - begun
 
     def _count(self, samples: int | None, size: int) -> None:
