@@ -22,8 +22,8 @@ INK, FAINT = "#808080", "#80808040"
 COLOURS = ("#d55e00", "#0095d9", "#00a57a", "#c871a8", "#b39200", "#7f8ff0", "#e3879e", "#5aa9a4")
 LOWEST_SHARE, POINTS = 0.01, 120
 MOST_REGRET = 0.5
-SHOWN = 8
-"""Strategies drawn: ours and the best others (without ablations and those given the best knobs)."""
+SHOWN = (("ours", 1), ("optuna", 4), ("peer", 3))
+"""Strategies drawn: ours and the best of each kind (without ablations and those given the best knobs)."""
 
 Floats = NDArray[np.float64]
 
@@ -54,9 +54,8 @@ def draw(played: Played) -> str:
 
 
 def _shown(played: Played) -> list[Strategy]:
-    kept = [each for each in played.strategies if each.kind in ("ours", "optuna", "peer")]
-    kept.sort(key=lambda each: (each.name != OURS, played.score(each.name).seconds))
-    return kept[:SHOWN]
+    ordered = sorted(played.strategies, key=lambda each: played.score(each.name).seconds)
+    return [each for kind, most in SHOWN for each in [one for one in ordered if one.kind == kind][:most]]
 
 
 def _line(strategy: Strategy, played: Played) -> Line:

@@ -27,16 +27,21 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _tables(document: Mapping[str, Any]) -> Iterator[str]:
     for table in document["tables"]:
-        limit = table["memory_limit_bytes"]
-        cut = "no limit" if limit is None else f"{limit / 2**30:.2f} GiB"
+        cut = _size(table["memory_limit_bytes"])
         yield (
             f"{table['table']}: {table['rows']} configurations, {table['feasible']} fit in {cut}, "
             f"{table['predictions']} predicted; {table['seconds']:.0f} s in all, floor {table['floor_seconds']:.0f} s"
         )
         yield (
-            f"  found: within {table['within']:.1%} of the best ({table['hits']} configurations); a run spreads by "
+            f"  found: within {table['within']:.1%} of the best (hits: {table['hits']}); a run spreads by "
             f"{table['run_spread']:.1%}, the mean's standard error is {table['standard_error']:.2%}"
         )
+
+
+def _size(limit_bytes: int | None) -> str:
+    if limit_bytes is None:
+        return "no limit"
+    return f"{limit_bytes / 2**30:.2f} GiB" if limit_bytes >= 2**30 else f"{limit_bytes / 2**20:.0f} MiB"
 
 
 def _strategies(document: Mapping[str, Any]) -> Iterator[str]:

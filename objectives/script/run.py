@@ -116,13 +116,18 @@ class Leader:
             self._enter("build")
         if ledger.last_step:
             self._enter("worst_case")
-        if ledger.all_applied and self._differences is None:
+        if self._differences is None and (ledger.all_applied or self._too_few_ranks()):
             self._read_back()
         if ledger.warm_up and not self._differences:
             self._enter("warm_up")
         if ledger.window and not self._differences:
             self._enter("measure")
         return bool(self._differences)
+
+    def _too_few_ranks(self) -> bool:
+        """A rank has read back its configuration and knows of fewer ranks than the batch was divided for."""
+        known = [rank for rank in self._ledger.trained if rank.applied is not None]
+        return bool(known) and self._ledger.world_seen != self._request.world_size
 
     def _enter(self, phase: Phase) -> None:
         order: tuple[Phase, ...] = ("import", "build", "worst_case", "load", "warm_up", "measure")
@@ -132,15 +137,17 @@ class Leader:
                 self._conditions = Conditions("cpu")
 
     def _read_back(self) -> None:
-        ledger, found = self._ledger, self._ledger.trained[0].applied or {}
+        ledger = self._ledger
+        found: Mapping[str, Any] = next((r.applied for r in ledger.trained if r.applied is not None), {})
         carried = self._template.knobs()
         self._differences = [
             each
             for rank in ledger.trained
+            if rank.applied is not None
             for each in differences(
                 self._config,
                 carried,
-                rank.applied or {},
+                rank.applied,
                 ranks=self._request.world_size,
                 ranks_found=ledger.world_seen,
             )

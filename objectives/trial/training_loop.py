@@ -21,6 +21,7 @@ from objectives.measure.timing import open_timer
 from objectives.preload import import_model_code
 from objectives.trial.blocks import BlockLoop, steps_in_block
 from objectives.trial.compiled import compile_and_run_once
+from objectives.trial.loader_room import require_loader_room
 from objectives.trial.setup import Setup
 from objectives.trial.trainer import Trainer
 from objectives.trial.worst_case import run_worst_case
@@ -52,6 +53,7 @@ def run(request: RunRequest, channel: Channel) -> None:
     channel.failure_facts = lambda: failure_facts(request, memory) | {"applied_steps": trainer.applied_steps}
     timer = open_timer(device)
     longest = setup.workload.longest(setup.config.micro_batch_size)
+    require_loader_room(setup.config, longest)
     flops_per_unit = count_flops_per_unit(setup.workload, trainer.place(longest)) if device.type == "cuda" else None
     compiled = compile_and_run_once(setup, trainer, longest, channel, memory)
 

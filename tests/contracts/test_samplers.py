@@ -61,6 +61,11 @@ def task_of(space: Space = SPACE, seed: int = 0) -> SearchTask:
     return SearchTask(space=space, seed=seed, limit_bytes=LIMIT)
 
 
+def _ends_by_itself(sampler, proposed) -> bool:
+    """Whether a sampler that knows what a run may bring has said that none is worth it; the others go on."""
+    return sampler.name == "auto" and isinstance(proposed, Exhausted) and proposed.kind == "nothing_to_gain"
+
+
 def test_names_are_unique_and_have_words():
     assert len({each.name for each in SAMPLERS}) == len(SAMPLERS)
     assert {each.name for each in SAMPLERS} >= {"auto", "tpe", "gp", "nsga2", "random", "grid"}
@@ -77,6 +82,8 @@ def test_it_walks_the_space_without_repetition_and_ends(sampler):
     proposer, history = sampler.build(task_of()), [row(0, ALL[0], "completed")]
     for number in range(1, len(ALL)):
         proposed = proposer.propose(history, [])
+        if _ends_by_itself(sampler, proposed):
+            return
         assert isinstance(proposed, TrainingConfig)
         assert proposed in SPACE
         history.append(row(number, proposed, "completed", throughput=50.0 + number % 7))
@@ -103,6 +110,8 @@ def test_mixed_outcomes_and_running_trials_never_break_it(sampler):
         history = [row(n, config, outcomes[n % len(outcomes)]) for n, config in enumerate(ALL[:14])]
         running = [row(14, ALL[14], None), row(15, ALL[15], None)]
         proposed = sampler.build(task_of()).propose(history, running)
+    if _ends_by_itself(sampler, proposed):
+        return
     assert isinstance(proposed, TrainingConfig)
     assert config_key(proposed) not in {each.config_key for each in (*history, *running)}
 
@@ -119,6 +128,8 @@ def test_any_history_is_survived(sampler, data):
         (running if outcome is None else history).append(row(number, ALL[index], outcome, speed))
     proposed = sampler.build(task_of()).propose(history, running)
     seen = {each.config_key for each in (*history, *running) if each.outcome != "cancelled"}
+    if _ends_by_itself(sampler, proposed):
+        return
     if isinstance(proposed, Exhausted):
         free = [each for each in ALL if config_key(each) not in seen]
         misfits = learn_misfits(history, LIMIT)
@@ -156,7 +167,8 @@ def test_what_certainly_does_not_fit_is_not_launched_again(sampler):
 @quick_sampler
 def test_one_configuration_left_and_one_configuration_at_all(sampler):
     history = [row(number, config, "completed") for number, config in enumerate(ALL[:-1])]
-    assert sampler.build(task_of()).propose(history, []) == ALL[-1]
+    last = sampler.build(task_of()).propose(history, [])
+    assert last == ALL[-1] or _ends_by_itself(sampler, last)
     single = Space(values={"precision": ("fp32",)}, fixed={}, batch=GlobalBatch(samples=4))
     only = next(single.configs())
     assert sampler.build(task_of(single)).propose([], []) == only

@@ -43,7 +43,7 @@ def _bounds(step: Step) -> str:
 def _memory(added: int | None) -> str:
     if added is None:
         return words.NOTHING
-    return "same" if added == 0 else f"{'+' if added > 0 else '-'}{words.size(abs(added))}"
+    return "same" if abs(added) < 2**20 else f"{'+' if added > 0 else '-'}{words.size(abs(added))}"
 
 
 def _known(step: Step) -> str:

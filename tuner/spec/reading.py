@@ -140,7 +140,7 @@ def _built(keys: StudyKeys, found: _Parts, document: Document, settings: Setting
             kind=kind,
             settings=objective_settings,
             folder=document.folder,
-            cache=str(_cache(settings, kind, objective_settings, document.folder)),
+            cache=str(cache_of(settings, kind, objective_settings, document.folder)),
         ),
         global_batch_size=keys.global_batch_size,
         global_batch_tokens=keys.global_batch_tokens,
@@ -169,8 +169,17 @@ def _limits(keys: LimitKeys) -> Limits:
     )
 
 
-def _cache(settings: Settings, kind: str, objective: Mapping[str, Any], folder: str) -> Path:
-    """Built-in objectives share a folder and keep their own keys in it; each own objective has one to itself."""
+def cache_of(settings: Settings, kind: str, objective: Mapping[str, Any], folder: str) -> Path:
+    """Where an objective prepares its data on this machine.
+
+    Built-in objectives share a folder and keep their own keys in it; each own objective has one to itself.
+
+    Args:
+        settings: Of this machine.
+        kind: The objective's.
+        objective: Its settings as the spec has them.
+        folder: The spec's folder.
+    """
     shared = settings.cache_dir / "objectives"
     if kind in KINDS:
         return shared

@@ -28,6 +28,7 @@ class Device:
         uuid: Empty for the CPU.
         total_memory_bytes: Device memory; for the CPU the smaller of RAM and control-group limit.
         threads: CPU threads a child may compute with.
+        slot: Which part of a CPU that is divided for testing the service; empty for a device as it is.
     """
 
     kind: Literal["cpu", "cuda"]
@@ -35,6 +36,12 @@ class Device:
     uuid: str = ""
     total_memory_bytes: int = 0
     threads: int = 1
+    slot: str = ""
+
+    @property
+    def lock_name(self) -> str:
+        """What the lock of its runs is called: its UUID, or the CPU with its slot."""
+        return self.uuid or f"{self.kind}{'-' if self.slot else ''}{self.slot}"
 
 
 def choose_devices(wanted: str, listed: list[dict[str, Any]] | None = None) -> tuple[Device, ...]:
@@ -51,16 +58,17 @@ def choose_devices(wanted: str, listed: list[dict[str, Any]] | None = None) -> t
     usable = [one for one in found if one["kind"] == "cuda" and one["visible"] and one["total_memory_bytes"]]
     cpu = next(one for one in found if one["kind"] == "cpu")
     if wanted == "cpu" or (wanted == "auto" and not usable):
-        return (_cpu_device(cpu),)
+        return (cpu_device(cpu),)
     if not usable:
         reasons = [f"{one['name']}: {one.get('reason') or 'not visible'}" for one in found if one["kind"] == "cuda"]
         raise TightfitError(f"device: cuda is asked for, and no GPU can be used here ({'; '.join(reasons) or 'none'})")
     same = [one for one in usable if one["name"] == usable[0]["name"]]
     threads = max(1, int(cpu["cores"]) // len(same))
-    return tuple(_gpu_device(one, threads) for one in same)
+    return tuple(gpu_device(one, threads) for one in same)
 
 
-def _cpu_device(facts: Mapping[str, Any]) -> Device:
+def cpu_device(facts: Mapping[str, Any]) -> Device:
+    """The whole CPU, from its entry in the list of devices."""
     cores = int(facts["cores"])
     return Device(
         kind="cpu",
@@ -70,7 +78,8 @@ def _cpu_device(facts: Mapping[str, Any]) -> Device:
     )
 
 
-def _gpu_device(facts: Mapping[str, Any], threads: int) -> Device:
+def gpu_device(facts: Mapping[str, Any], threads: int) -> Device:
+    """A GPU, from its entry in the list of devices, with so many of the host's cores."""
     return Device(
         kind="cuda",
         name=str(facts["name"]),
@@ -94,7 +103,7 @@ class Lane:
         self.device = device
         self._preload, self._path, self._folder = preload, path, folder
         self._launchers: dict[tuple[tuple[str, str], ...], Launcher] = {}
-        self._lock = DeviceLock(folder / "locks", device.uuid or device.kind)
+        self._lock = DeviceLock(folder / "locks", device.lock_name)
         self._used_before: int | None = None
 
     def run(

@@ -14,6 +14,8 @@ from tuner.progress import Notice, Preparing
 from tuner.search.prepared import Prepared
 from tuner.spec.locate import objective_problem
 from tuner.work.preloads import require_preloads
+from tuner.work.prepared_here import read_mark, require_alike, write_mark
+from tuner.work.registration import host_name
 from tuner.work.runner import Deadlines, RunEnd
 from tuner.work.study_runs import study_run
 
@@ -44,18 +46,67 @@ def prepare(session: Session) -> Prepared:
             "give the study another name here"
         )
     require_preloads(session.spec.environment)
-    stored: Mapping[str, Any] = study.facts
-    if not stored.get("facts") or not still_prepared(stored.get("data", {}), session.spec.objective.cache_path):
-        answers = _Answers(session)
-        stored = {**stored, "facts": answers.ask(), "data": answers.data}
-    limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)  # may have changed since the last session
-    session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
-    prepared = Prepared.from_mapping(stored)
+    prepared = Prepared.from_mapping(_together(session) if session.shared else _by_itself(session))
     if (told := left_out(prepared.data)) is not None:
         session.report(Notice(text=told))
     require_enough_data(session.spec, prepared.data)
     require_possible_batch(session.spec, prepared)
     return prepared
+
+
+def _by_itself(session: Session) -> Mapping[str, Any]:
+    """The study's facts where this process is the only one at it."""
+    stored: Mapping[str, Any] = session.study.facts
+    if not stored.get("facts") or not still_prepared(stored.get("data", {}), session.spec.objective.cache_path):
+        stored = _ask(session, stored)
+    _keep(session, stored)
+    return stored
+
+
+def _together(session: Session) -> Mapping[str, Any]:
+    """The study's facts where others work on it, on this host or elsewhere: one asks, each host prepares its data.
+
+    Raises:
+        Interrupted: There was a reason to leave before it was this one's turn.
+        TightfitError: The data of this host is not the study's.
+    """
+    with session.alone("prepare") as alone:
+        if not alone:
+            raise Interrupted("left before the study was prepared")
+        session.refresh(studies.get(session.database, session.study.id))
+        stored: Mapping[str, Any] = session.study.facts
+        if not stored.get("facts"):
+            stored = _ask(session, stored)
+            write_mark(session.spec.objective, stored["data"])
+        _keep(session, stored)
+    with session.alone(f"prepare-{host_name()}") as alone:
+        if not alone:
+            raise Interrupted("left before this machine was prepared")
+        _prepare_here(session, stored.get("data", {}))
+    return stored
+
+
+def _prepare_here(session: Session, stored: Mapping[str, Any]) -> None:
+    objective = session.spec.objective
+    here = read_mark(objective)
+    if here is None or not still_prepared(here, objective.cache_path):
+        here = _Answers(session, knobs=False).data_alone()
+        write_mark(objective, here)
+    require_alike(here, stored)
+
+
+def _ask(session: Session, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    answers = _Answers(session)
+    return {**stored, "facts": answers.ask(), "data": answers.data}
+
+
+def _keep(session: Session, stored: Mapping[str, Any]) -> None:
+    """Stores facts and limit; the limit may have changed since the last session."""
+    device, study = session.lane.device, session.study
+    limit = session.spec.limits.memory.bytes_of(device.total_memory_bytes)
+    if stored is study.facts and limit == study.memory_limit_bytes and study.device == device.name:
+        return
+    session.refresh(studies.set_facts(session.database, study.id, stored, device=device.name, memory_limit_bytes=limit))
 
 
 def still_prepared(data: Mapping[str, Any], cache: Path) -> bool:
@@ -103,8 +154,8 @@ def require_possible_batch(spec: StudySpec, prepared: Prepared) -> None:
 class _Answers:
     """Asks capability children until every choice has an answer; one that kills its child is one that cannot run."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, *, knobs: bool = True) -> None:
+        self._session, self._knobs = session, knobs
         self._skip: dict[str, str] = {}
         self._said = ""
         self.data: Mapping[str, Any] = {}
@@ -119,6 +170,11 @@ class _Answers:
             self._blame(end)
         raise TightfitError(f"{MOST_CRASHES} choices in a row took their process down: {dict(self._skip)}")
 
+    def data_alone(self) -> Mapping[str, Any]:
+        """What the preparation of the data returns; no choice is tried."""
+        self.ask()
+        return self.data
+
     def _run(self) -> RunEnd:
         session, spec = self._session, self._session.spec
         asked = {name: list(values) for name, values in spec.search.items()}
@@ -128,7 +184,7 @@ class _Answers:
             "capability",
             session.lane,
             answer={
-                "knobs": asked,
+                "knobs": asked if self._knobs else {},
                 "prepare": not self.data,
                 "packable": spec.global_batch_tokens is not None,
                 "skip": self._skip,

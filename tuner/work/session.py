@@ -222,6 +222,16 @@ class Session:
             with self.database.lock(f"decide-{self.study.id}", wait_seconds=DECIDE_SECONDS) as held:
                 yield held
 
+    @contextmanager
+    def alone(self, what: str) -> Iterator[bool]:
+        """One process at a time does this for the study; False when there is a reason to leave before its turn."""
+        while not self.stop.is_set():
+            with self.database.lock(f"{what}-{self.study.id}", wait_seconds=1.0) as held:
+                if held:
+                    yield True
+                    return
+        yield False
+
     def wait_for_others(self, seconds: float) -> None:
         """There is nothing to run before somebody else's run ends: looks for a reason to leave meanwhile."""
         self.stop.wait(seconds)

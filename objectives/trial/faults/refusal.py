@@ -106,6 +106,11 @@ REFUSALS: tuple[Kind, ...] = (
         judge=judge_not_applied,
     ),
     Kind(
+        name="no room for the loader",
+        speakers=is_a("objectives.trial.loader_room.LoaderRefused"),
+        judge=judge_refusal,
+    ),
+    Kind(
         name="no step",
         speakers=is_a("objectives.script.endings.NoStep"),
         judge=always(Verdict(outcome="crashed", cause="no_step", advice=UNSEEN)),

@@ -7,6 +7,7 @@ from replay_tables import knobs_grid, row_of, table_of
 
 from benchmarks.replay.grid import Table
 from benchmarks.replay.oracle import Replay
+from benchmarks.replay.play import others_of
 from benchmarks.replay.product import ProductStudy
 from benchmarks.replay.product_space import knows, table_space
 from benchmarks.replay.pruned import watched
@@ -15,6 +16,7 @@ from benchmarks.replay.strategies import STRATEGIES
 from benchmarks.replay.strategies.auto import Auto
 from objectives.config import TrainingConfig
 from tuner.search.noise import pooled_spread
+from tuner.search.planner.observation import Earlier, Seen
 from tuner.search.pruning import FrontPoint, PruningRule
 
 
@@ -125,3 +127,29 @@ def test_ours_and_its_ablations_are_listed() -> None:
     assert [each.name for each in STRATEGIES if each.kind == "ours"] == ["auto"]
     ablations = {each.name for each in STRATEGIES if each.kind == "ablation"}
     assert {"auto without prediction", "auto without pruning"} <= ablations
+
+
+def test_an_earlier_study_comes_from_another_grid_of_the_same_device_and_is_not_charged() -> None:
+    mine = knobs_grid(300)
+    other = replace(knobs_grid(500), name="other@1", grid="other")
+    cut, elsewhere = replace(mine, name="hand@2"), replace(other, name="x", grid="x", device="NVIDIA H200")
+    assert others_of(mine, [mine, cut, other, elsewhere]) == (other,)
+    replay = Replay(mine, 0, (other,))
+    Auto(transfers=True)(replay)
+    assert replay.halt is not None
+    assert mine.is_hit(replay.halt.answer or replay.baseline)
+    assert {seen.row.key for seen in replay.asks} <= {row.key for row in mine.rows}
+
+
+def test_a_study_takes_over_what_the_earlier_one_taught() -> None:
+    past = Earlier(name="past", seen=[Seen(config={"micro_batch_size": 1}, outcome="completed", throughput=1.0)])
+    study = ProductStudy(Replay(knobs_grid(), 0), earlier=[past])
+    assert study._proposer.task.earlier == (past,)  # type: ignore[attr-defined]
+
+
+def test_predicted_peaks_reach_the_product_and_the_ablation_takes_them_away() -> None:
+    seeing, blind = (ProductStudy(Replay(knobs_grid(), 0), predicts=predicts) for predicts in (True, False))
+    assert len(seeing._proposer.task.predicted_peak_bytes) == 36  # type: ignore[attr-defined]
+    assert blind._proposer.task.predicted_peak_bytes == {}  # type: ignore[attr-defined]
+    assert seeing.trials[0].predicted_peak_memory_bytes is not None
+    assert blind.trials[0].predicted_peak_memory_bytes is None

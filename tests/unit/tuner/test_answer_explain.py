@@ -217,7 +217,7 @@ def test_a_whole_study_explains_itself() -> None:
         moved = sum(step["memory_bytes"] for step in steps)
         assert moved == summary["best"]["peak_memory_bytes"] - summary["baseline"]["peak_memory_bytes"]
     assert len(measured) >= len(steps) - 2
-    precision = next(step for step in measured if step["knobs"][0]["knob"] == "precision")
+    precision = next(step for step in steps if step["knobs"][0]["knob"] == "precision")
     assert precision["gain"] == pytest.approx(1.6, rel=0.1)
     json.dumps(summary, allow_nan=False)
 

@@ -66,6 +66,14 @@ def test_elsewhere_each_fact_is_one_plain_line() -> None:
     ]
 
 
+def test_a_failure_is_told_once_by_the_error_or_the_answer_that_follows() -> None:
+    stream = io.StringIO()
+    with display(stream) as on_progress:
+        on_progress(StudyEnded(study="s", status="failed", stop_reason="objective.data.path: no folder"))
+        on_progress(StudyEnded(study="s", status="paused", stop_reason="the same command goes on"))
+    assert stream.getvalue().splitlines() == ["s: failed", "s: paused, the same command goes on"]
+
+
 def test_quiet_shows_nothing() -> None:
     stream = io.StringIO()
     with display(stream, quiet=True) as on_progress:

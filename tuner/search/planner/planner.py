@@ -47,7 +47,7 @@ class PlannerOptions:
     use_predictions: bool = True
     stop_share: float = 0.01
     stop_risk: float = 0.2
-    fewest_runs: int = 3
+    fewest_runs: int = 4
     front_weight: float = 0.1
     misfit_penalty: float = 0.02
     shortlist: int = 240
