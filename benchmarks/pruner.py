@@ -20,7 +20,6 @@ from typing import Any
 
 from benchmarks.bench import print_json, say
 from benchmarks.replay.grid import Table
-from benchmarks.replay.product import device_kind
 from benchmarks.replay.row import Row
 from benchmarks.replay.table import read
 from tuner.search.noise import Spread, interval_of, pooled_spread
@@ -67,7 +66,7 @@ class Replay:
 
     def __init__(self, table: Table) -> None:
         self.rows = table.feasible
-        self.kind = device_kind(table)
+        self.kind = table.device_kind
         self.windows = windows_of(table)
         self.spread: Spread = pooled_spread([each for mine in self.windows.values() for each in mine], self.kind)
         self.front = frozenset(number for number in range(len(self.rows)) if self._is_on_front(number))

@@ -175,6 +175,23 @@ def requeue_in(session: Session, study_id: int, *, but: str, refusal: str | None
         session.execute(unused.values(device=None), execution_options=QUIET)
 
 
+def withdraw(database: Database, study_id: int) -> bool:
+    """Takes a study that no worker serves out of the workers' hands, for ``tuner run``; False where they serve it.
+
+    :func:`resume` gives it back to them.
+    """
+
+    def work(session: Session) -> bool:
+        served = (Study.submitted_at.is_not(None), Study.status.in_(OPEN))
+        if session.scalar(select(Study.id).where(Study.id == study_id, *served).with_for_update()) is not None:
+            return False
+        mine = update(Study).where(Study.id == study_id, Study.submitted_at.is_not(None))
+        session.execute(mine.values(submitted_at=None, version=Study.version + 1), execution_options=QUIET)
+        return True
+
+    return database.write(work, repeatable=True)
+
+
 def pause(database: Database, name: str) -> StudyRecord:
     """Lets the workers leave a study; what is done stays. A paused one stays as it is.
 

@@ -182,6 +182,25 @@ def reopen(database: Database, study_id: int) -> int:
     return database.write(work, repeatable=True)
 
 
+def reopen_one(database: Database, trial_id: int) -> TrialRecord:
+    """Takes a trial's outcome back, so that it gets its next attempt: what it ran under holds no longer.
+
+    Its runs stay as they are. For a trial that ran out of memory under a smaller limit than the study's limit now.
+
+    Raises:
+        NotFound: No such trial.
+    """
+
+    def work(session: Session) -> TrialRecord:
+        version = change_study(session, study_of(session, trial_id))
+        values: dict[str, Any] = {"outcome": None, "cause": None, "confidence": None, "finished_at": None}
+        again = update(Trial).where(Trial.id == trial_id).values(changed=version, worker_id=None, evidence={}, **values)
+        session.execute(again, execution_options=QUIET)
+        return _get(session, trial_id)
+
+    return database.write(work, repeatable=True)
+
+
 def take_over(
     database: Database, *, study_id: int, worker_id: str, holding: Collection[int] | None = None
 ) -> TrialRecord | None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage import runs, studies, trials
+from storage import queue, runs, studies, trials, workers
 from storage.database import Database
-from storage.errors import StorageError
 from storage.records import RunRecord, StudyRecord, TrialRecord
 from tuner import spec as specs
 from tuner.answer.summary import StudyView, front_json, list_json, summarise
-from tuner.errors import StoreError, StudyError
+from tuner.errors import StudyError, served_by_workers
+from tuner.opening import opened_database, opened_store
 from tuner.progress import OnProgress, ignore
+from tuner.service import LOST, lost_studies
 from tuner.settings import Settings
 from tuner.spec.model import StudySpec
 from tuner.stop import Stop
@@ -63,7 +64,7 @@ def run(
 
     asked = spec if isinstance(spec, StudySpec) else specs.read(spec)
     settings = Settings.from_environment()
-    with _store(settings) as database:
+    with opened_store(settings) as database:
         study = _study_for(database, asked)
         work_on(
             database,
@@ -72,6 +73,7 @@ def run(
             folder=settings.data_dir,
             stop=stop or Stop(),
             report=on_progress or ignore,
+            lease_seconds=settings.lease_seconds,
         )
         return _result(database, studies.get(database, study.id))
 
@@ -90,7 +92,7 @@ def estimate(
 
     asked = spec if isinstance(spec, StudySpec) else specs.read(spec)
     settings = Settings.from_environment()
-    with _store(settings) as database:
+    with opened_store(settings) as database:
         study = _study_for(database, asked)
         with opened(
             database, study, asked, folder=settings.data_dir, stop=stop or Stop(), report=on_progress or ignore
@@ -105,13 +107,13 @@ def show(name: str) -> Result:
         StudyError: There is none of that name; the message lists some there are.
         StoreError: The store cannot be reached.
     """
-    with _store() as database:
+    with opened_store() as database:
         return _result(database, _known(database, name))
 
 
 def front(name: str) -> dict[str, Any]:
     """The Pareto front of a study: ``{"study", "trials"}``. Raises as :func:`show`."""
-    with _store() as database:
+    with opened_store() as database:
         return front_json(*_rows(database, _known(database, name)))
 
 
@@ -147,7 +149,7 @@ def export(
         to=to, pick=pick, memory=memory, world_size=world_size,
         output=None if output is None else Path(output), diff=None if diff is None else Path(diff),
     )  # fmt: skip
-    with _store() as database:
+    with opened_store() as database:
         return export_study(_view(database, _known(database, name)), wish)
 
 
@@ -157,9 +159,15 @@ def list_studies() -> dict[str, Any]:
     Raises:
         StoreError: The store cannot be reached.
     """
-    with _store() as database:
+    with opened_store() as database:
         found = studies.list_all(database, limit=1000)
-        return list_json(summarise(*_rows(database, study)) for study in found)
+        lost, at_it = lost_studies(database, found), Counter(each.study_id for each in workers.list_all(database))
+        summaries = (
+            {**_with_state(summarise(*_rows(database, study)), study, lost),
+             "priority": study.priority, "workers": at_it[study.id]}
+            for study in found
+        )  # fmt: skip
+        return list_json(summaries)
 
 
 def devices() -> dict[str, Any]:
@@ -171,7 +179,7 @@ def devices() -> dict[str, Any]:
 
 def migrate() -> dict[str, Any]:
     """Brings the store's schema to this version: ``{"store", "before", "schema"}``."""
-    with _database() as database:
+    with opened_database() as database:
         before = database.migrate()
         return {"store": database.safe_url, "before": before, "schema": database.check()}
 
@@ -182,7 +190,7 @@ def check() -> dict[str, Any]:
     Raises:
         StoreError: It cannot, or has not; the message says the command that mends it.
     """
-    with _database() as database:
+    with opened_database() as database:
         database.require_schema()
         return {"store": database.safe_url, "schema": database.check()}
 
@@ -195,6 +203,8 @@ def _study_for(database: Database, spec: StudySpec) -> StudyRecord:
     """
     stored, identity = specs.to_mapping(spec), specs.identity(spec)
     known = studies.find(database, spec.study)
+    if known is not None and known.submitted_at is not None and known.status in queue.OPEN:
+        raise served_by_workers(known.name, known.status)
     if known is None:
         return studies.create(database, name=spec.study, spec=stored, identity=identity)
     lines = specs.difference(known.identity, identity)
@@ -219,7 +229,13 @@ def _known(database: Database, name: str) -> StudyRecord:
 
 
 def _result(database: Database, study: StudyRecord) -> Result:
-    return Result(document=summarise(*_rows(database, study)))
+    return Result(document=_with_state(summarise(*_rows(database, study)), study, lost_studies(database, (study,))))
+
+
+def _with_state(document: Mapping[str, Any], study: StudyRecord, lost: frozenset[int]) -> dict[str, Any]:
+    """The document of a study whose process died without a word says so, and is not running."""
+    state = {"status": "paused", "stop_reason": LOST} if study.id in lost else {}
+    return {**document, **state}
 
 
 def _view(database: Database, study: StudyRecord) -> StudyView:
@@ -235,26 +251,3 @@ def _rows(database: Database, study: StudyRecord) -> tuple[StudyRecord, Trials, 
         runs.list_of(database, study_id=study.id),
         specs.from_mapping(study.spec),
     )
-
-
-@contextmanager
-def _database(settings: Settings | None = None) -> Iterator[Database]:
-    """The store of the settings; its errors become the person's."""
-    settings = settings or Settings.from_environment()
-    database: Database | None = None
-    try:
-        database = Database.open(settings.store_url)
-        yield database
-    except StorageError as error:
-        raise StoreError(str(error)) from error
-    finally:
-        if database is not None:
-            database.close()
-
-
-@contextmanager
-def _store(settings: Settings | None = None) -> Iterator[Database]:
-    """The same, with this version's schema in it."""
-    with _database(settings) as database:
-        database.prepare()
-        yield database

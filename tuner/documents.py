@@ -123,6 +123,9 @@ LISTED = tuple(
     for field in RESULT
     if field.name
     in ("study", "status", "stop_reason", "objective", "device", "counts", "seconds", "best", "speedup_over_baseline")
+) + _fields(
+    ("priority", "integer", "Higher is served first."),
+    ("workers", "integer", "Processes that work on it now."),
 )
 """One study of the list: some of the result's fields."""
 
@@ -154,6 +157,39 @@ DEVICE = _fields(
 )
 """One device; further fields depend on its kind."""
 
+STEERED = _fields(
+    ("study", "text", "Its name."),
+    ("status", "text", "As above."),
+    ("stop_reason", "text", "Why it stopped, or why no worker has taken it yet; null while there is nothing to say."),
+    ("priority", "integer", "Higher is served first."),
+    ("needs", "object", "What a worker must have: `device_kind`, `memory_bytes`; empty for any."),
+)
+"""``submit``, ``pause``, ``resume``, ``cancel``."""
+
+DELETED = _fields(
+    ("study", "text", "Its name."),
+    ("trials", "integer", "Trials that were removed with it."),
+)
+"""``delete``."""
+
+WORKERS = _fields(("workers", "list of objects", "One a worker, by the time it started; the fields below."))
+"""``workers``."""
+
+WORKER = _fields(
+    ("worker", "text", "Its id; a worker that starts again has another."),
+    ("host", "text", "Its machine."),
+    ("pid", "integer", "Its process number there."),
+    ("device", "text", "The device it owns."),
+    ("device_uuid", "text", "Empty for a CPU."),
+    ("threads", "integer", "CPU threads a run of it computes with."),
+    ("status", "text", "`idle`, `working`, `draining`, `quarantined`, `gone`, or `lost`: silent for longer than its "
+     "lease, and not yet declared lost by another worker."),
+    ("study", "text", "What it works on; null while it is idle."),
+    ("silent_seconds", "number", "Since its last heartbeat, by the database's clock."),
+    ("reason", "text", "Why it is quarantined or gone; null while there is nothing to say."),
+)  # fmt: skip
+"""One worker."""
+
 ERROR = _fields(
     ("error.message", "text", "The first line of what went wrong."),
     ("error.exit_status", "integer", "The exit status."),
@@ -182,6 +218,10 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),
     Layout(title="Device", commands="inside `devices`", fields=DEVICE),
+    Layout(title="Steered", commands="`tuner submit`, `pause`, `resume`, `cancel`", fields=STEERED),
+    Layout(title="Deleted", commands="`tuner delete`", fields=DELETED),
+    Layout(title="Workers", commands="`tuner workers`", fields=WORKERS),
+    Layout(title="Worker", commands="inside `workers`", fields=WORKER),
     Layout(title="Error", commands="every command that could not answer", fields=ERROR),
 )
 """All documents, in the order of the reference."""

@@ -76,3 +76,11 @@ class SpecError(TightfitError):
         place = self.source if problem.line is None else f"{self.source}:{problem.line}"
         parts = (place, problem.where or "file", f"{problem.reason.rstrip('.')}. {problem.fix}".rstrip())
         return ": ".join(part for part in parts if part)
+
+
+def served_by_workers(study: str, status: str) -> StudyError:
+    """What to say to a person who wants to run here what the service's workers have."""
+    return StudyError(
+        f"study {study!r} is {status} for the workers: watch it with `tuner watch {study}`, or `tuner pause {study}` "
+        "first to go on with it here"
+    )

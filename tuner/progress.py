@@ -53,6 +53,7 @@ class TrialStarted:
     number: int
     config: Mapping[str, Any]
     purpose: str = "search"
+    run: str = ""
     predicted_peak_memory_bytes: int | None = None
     seconds_left: float | None = None
 
@@ -94,6 +95,7 @@ class TrialEnded:
     number: int
     outcome: str
     purpose: str = "search"
+    run: str = ""
     cause: str | None = None
     throughput: float | None = None
     unit: str | None = None

@@ -32,6 +32,7 @@ from tuner.spec.objective_keys import (
     TextKeys,
 )
 from tuner.spec.quantities import show_memory, show_seconds
+from tuner.spec.script_keys import PatchKeys, ScriptKeys
 
 SECTIONS: tuple[tuple[str, str, type[Keys]], ...] = (
     ("Top level", "", StudyKeys),
@@ -42,6 +43,8 @@ SECTIONS: tuple[tuple[str, str, type[Keys]], ...] = (
     ("`objective.data` of `causal_lm`", "Relative paths start at the spec's folder.", TextKeys),
     ("`objective.data` of `image_classifier`", "Relative paths start at the spec's folder.", PictureKeys),
     ("`objective.lora`", "", LoraKeys),
+    ("`objective` of kind `script`", "A closed little grammar; nothing of it passes a shell.", ScriptKeys),
+    ("`objective.patch` of `script`", "", PatchKeys),
     ("`objective` of your own", "", OwnKeys),
 )
 """Title, remark and keys of each table of spec keys, in order."""
@@ -49,7 +52,7 @@ SECTIONS: tuple[tuple[str, str, type[Keys]], ...] = (
 EXAMPLE = """\
 study: llama-1b-4k
 objective:
-  kind: causal_lm            # image_classifier, or "package.module:name"
+  kind: causal_lm            # image_classifier, script, or "package.module:name"
   model: {config: {model_type: llama, hidden_size: 2048, num_hidden_layers: 16, num_attention_heads: 32}}
   data: {path: "corpus/*.jsonl", tokenizer: ./tokenizer, sequence_length: 4096}
 global_batch_size: 256

@@ -89,23 +89,37 @@ def record(recording: Recording) -> list[Path]:
     """
     _require_cores(recording)
     with ExitStack() as stack:
-        uncut = stack.enter_context(_session(recording, recording.spec))
-        configs = _order(uncut)
-        open_now: dict[int | None, Session] = {None: uncut}
-        warm = False
+        sitting = _Sitting(recording, stack)
         while not recording.stop.is_set():
-            plan = plan_of(recording, list(configs))
+            plan = plan_of(recording, list(sitting.configs))
             todo = next_run(plan)
             if todo is None:
                 return _write(recording, plan)
-            if todo.cap_bytes is not None and todo.cap_bytes not in open_now:
-                open_now[todo.cap_bytes] = stack.enter_context(_capped(recording, uncut, todo.cap_bytes))
-            session = open_now[todo.cap_bytes]
-            recording.say(f"{recording.grid.name} {todo.why}: {described(configs[todo.key])}")
-            window = replace(session.window(), warm_load_seconds=0.0 if warm else WARM_LOAD_SECONDS)
-            warm = True
-            _perform(session, configs[todo.key], todo, window)
+            sitting.perform(todo)
     return []
+
+
+class _Sitting:
+    """One process's part in a recording: the study of the uncut grid, and those of the caps once they are needed."""
+
+    def __init__(self, recording: Recording, stack: ExitStack) -> None:
+        self._recording, self._stack, self._warm = recording, stack, False
+        self._uncut = stack.enter_context(_session(recording, recording.spec))
+        self._sessions: dict[int | None, Session] = {None: self._uncut}
+        self.configs = _order(self._uncut)
+
+    def perform(self, todo: Todo) -> None:
+        """Makes one run and stores it."""
+        session, config = self._session(todo.cap_bytes), self.configs[todo.key]
+        self._recording.say(f"{self._recording.grid.name} {todo.why}: {described(config)}")
+        load = 0.0 if self._warm else WARM_LOAD_SECONDS
+        self._warm = True
+        _perform(session, config, todo, replace(session.window(), warm_load_seconds=load))
+
+    def _session(self, cap: int | None) -> Session:
+        if cap is not None and cap not in self._sessions:
+            self._sessions[cap] = self._stack.enter_context(_capped(self._recording, self._uncut, cap))
+        return self._sessions[cap]
 
 
 def described(config: TrainingConfig) -> str:

@@ -12,8 +12,8 @@ from benchmarks.replay.oracle import Replay
 from benchmarks.replay.result import Result, result_of
 from benchmarks.replay.strategies import STRATEGIES, Strategy
 
-SLOW_SHARE = 5
-"""A slow strategy gets one seed in so many (at least two)."""
+SLOW_SHARE = 0.4
+"""A slow strategy gets this share of the seeds (at least two)."""
 
 Work = tuple[str, Table, int, tuple[Table, ...]]
 """Strategy, table, number of seeds, tables of other grids."""
@@ -56,7 +56,7 @@ def play(
 
 def seeds_for(strategy: Strategy, seeds: int) -> int:
     """How many seeds a strategy gets."""
-    return min(seeds, max(2, seeds // SLOW_SHARE)) if strategy.slow else seeds
+    return min(seeds, max(2, int(seeds * SLOW_SHARE))) if strategy.slow else seeds
 
 
 def others_of(table: Table, tables: Sequence[Table]) -> tuple[Table, ...]:

@@ -57,7 +57,7 @@ class ProductStudy:
         while not isinstance(decided := self._decide(), Stop):
             assert decided is not None, "nothing runs elsewhere: there is always a decision"
             self._run(decided)
-        best = best_trial(self._history().finished, self.replay.limit_bytes)
+        best = best_trial(self._history().standing, self.replay.limit_bytes)
         self.replay.stop(None if best is None else self.space.row_of(best.config_key))
         return decided
 

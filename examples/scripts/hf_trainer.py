@@ -3,7 +3,6 @@
 Every option is TrainingArguments' own: ``python hf_trainer.py --per_device_train_batch_size 4 --bf16 True ...``.
 """
 
-import tempfile
 import time
 
 import torch

@@ -1,12 +1,12 @@
-"""Training with a Lightning Trainer on made-up pictures; its numbers come from a YAML file. It knows nothing of the tuner."""
+"""Training with a Lightning Trainer on made-up pictures; numbers from a JSON file. It knows nothing of the tuner."""
 
+import json
 import sys
 import time
 from pathlib import Path
 
 import lightning
 import torch
-import yaml
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -40,10 +40,12 @@ class Clock(lightning.Callback):
 
 
 def main() -> None:
-    options = yaml.safe_load(Path(sys.argv[1]).read_text())
+    options = json.loads(Path(sys.argv[1]).read_text())
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(2048, 3, 32, 32), torch.randint(0, 10, (2048,)))
-    loader = DataLoader(data, batch_size=options["data"]["batch_size"], num_workers=options["data"]["workers"], drop_last=True)
+    loader = DataLoader(
+        data, batch_size=options["data"]["batch_size"], num_workers=options["data"]["workers"], drop_last=True
+    )
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=100,

@@ -2,12 +2,11 @@
 
 import random
 import time
-from pathlib import Path
 
 import torch
 from datasets import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, PreTrainedTokenizerFast, TrainerCallback
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, PreTrainedTokenizerFast, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 WORDS = [f"w{index}" for index in range(500)]
@@ -37,7 +36,9 @@ def main() -> None:
     chance = random.Random(0)
     texts = [" ".join(chance.choices(WORDS, k=chance.randint(20, 100))) for _ in range(2000)]
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=512, n_positions=128, n_embd=192, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=1)
+    config = GPT2Config(
+        vocab_size=512, n_positions=128, n_embd=192, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=1
+    )
     trainer = SFTTrainer(
         model=GPT2LMHeadModel(config),
         args=arguments,

@@ -1,4 +1,4 @@
-"""A user's own training script as objective (``kind: script``): started as it stands, seen from inside, stopped in time.
+"""A user's training script as objective (``kind: script``): started as it stands, seen from inside, stopped in time.
 
     settings -> template (a closed little grammar) -> command, environment, patched copy of a configuration file
     command  -> start -> the script, with ``inside/`` on its PYTHONPATH -> a line of steps -> ledger -> measurement

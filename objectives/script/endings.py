@@ -25,8 +25,8 @@ UNSEEN = (
 def too_few(steps: int, needed: int) -> TooFewSteps:
     """For a script that made so many steps after its warm-up, and needed more."""
     return TooFewSteps(
-        f"the script ended after {steps} optimizer steps; at least {needed} are needed to measure one: let it run longer "
-        "(more steps or epochs); it is stopped as soon as its window is measured"
+        f"the script ended after {steps} optimizer steps; at least {needed} are needed to measure one: let it run "
+        "longer (more steps or epochs); it is stopped as soon as its window is measured"
     )
 
 

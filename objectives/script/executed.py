@@ -20,7 +20,8 @@ VALUED = (
     "--nproc-per-node", "--nproc_per_node", "--nnodes", "--node-rank", "--node_rank", "--master-addr", "--master_addr",
     "--master-port", "--master_port", "--rdzv-backend", "--rdzv_backend", "--rdzv-endpoint", "--rdzv_endpoint",
     "--max-restarts", "--max_restarts", "--num_processes", "--num-processes", "--num_machines", "--num-machines",
-    "--mixed_precision", "--dynamo_backend", "--main_process_port", "--main_process_ip", "--num_cpu_threads_per_process",
+    "--mixed_precision", "--dynamo_backend", "--main_process_port", "--main_process_ip",
+    "--num_cpu_threads_per_process",
 )  # fmt: skip
 """Options of the launchers that change nothing about what is run. With ``=`` or the value as the next word."""
 
@@ -79,7 +80,7 @@ def _by_python(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
             return "module", waiting[0], waiting[1:]
         if not word.startswith("-"):
             return "script", word, waiting
-        if word.startswith("-c") or word.startswith("-m") or word == "-":
+        if word.startswith(("-c", "-m")) or word == "-":
             break
         if word in VALUED_BY_PYTHON and waiting:
             waiting.pop(0)

@@ -78,6 +78,11 @@ def _said(command: Sequence[str]) -> int | Launcher | None:
             if machines not in (None, 1):
                 raise RanksError(f"{machines} machines are asked for", "A trial runs on one; write 1")
             found = _number(options, launcher.ranks)
+            if "--cpu" in options and (found or 1) > 1:
+                raise RanksError(
+                    f"accelerate launch --cpu starts one process, not {found}",
+                    "Write --multi_gpu in its place; the script's own Accelerator(cpu=True) keeps it on the CPU",
+                )
             return found if found is not None else launcher.without if launcher.without is not None else launcher
     return None
 

@@ -43,10 +43,10 @@ class Listening:
 
     def words(self, seconds: float) -> list[Word]:
         """What has been said; waits at most so long for the first word."""
-        ready, _, _ = select.select([self._door, *self._open], [], [], seconds)
+        ready, _, _ = select.select([self._door.fileno(), *self._open], [], [], seconds)
         found: list[Word] = []
         for source in ready:
-            if source is self._door:
+            if source == self._door.fileno():
                 self._accept()
             else:
                 found += self._read(self._open[source])

@@ -1,4 +1,4 @@
-"""What can be known of a script before it runs: whether it can be started as the template says, and what the machine has.
+"""What can be known of a script before it runs: whether it can be started as the template says, and on what machine.
 
 A dry look: nothing of the script is executed.
 """
@@ -105,5 +105,6 @@ def _first_words(template: Template) -> dict[str, Any]:
         item = next(each for each in KNOBS if each.name == name)
         known = [value for value in item.values if str(value).lower() in {key.lower() for key in table}]
         numbers = [int(key) for key in table if key.isdigit()] if item.kind == "integer" else []
-        found.update({name: value for value in (known or numbers)[:1]})
+        for value in (known or numbers)[:1]:
+            found[name] = value
     return found

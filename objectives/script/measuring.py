@@ -22,7 +22,7 @@ def foreign_bytes(device_uuid: str) -> int | None:
 
 
 def memory_over_ranks(ranks: Sequence[Rank], device: str) -> MemoryReading:
-    """What a device must have free: the worst rank's peak (each has its own GPU); on a CPU, which all share, their sum."""
+    """What a device must have free: the worst rank's peak (each has a GPU); on a CPU, which all share, their sum."""
     names = MemoryReading.__dataclass_fields__
     readings = [MemoryReading(**{k: v for k, v in rank.memory.items() if k in names}) for rank in ranks]
     worst = over_ranks(readings)
@@ -48,6 +48,8 @@ def measurement(ledger: Ledger, request: RunRequest) -> dict[str, Any]:
         "skipped_steps": sum(not step.applied for step in window),
         "warm_up_steps": len(ledger.warm_up),
         "evaluated_steps": ledger.evaluated,
+        "first_step": window[0].index,
+        "last_step": window[-1].index,
         "first_loss": ledger.loss[0] if ledger.loss else None,
         "last_loss": ledger.loss[-1] if ledger.loss else None,
         "window_seconds": seconds,

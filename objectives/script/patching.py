@@ -1,4 +1,4 @@
-"""A configuration file with some values replaced, as text. YAML keeps its comments; the file itself is never written."""
+"""A configuration file with some values replaced, as text. YAML keeps its comments; the file is never written to."""
 
 from __future__ import annotations
 

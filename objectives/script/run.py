@@ -1,10 +1,11 @@
 """One measured run of a script, as its leader lives it: fill the template, start, follow, read back, measure, end.
 
-The leader is a small process that imports no torch. It is the run's child to the worker: its channel, its mark, its end.
+The leader is a small process that imports no torch. To the worker it is the run's child: its channel, mark and end.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from objectives.trial.channel import Channel
     from objectives.trial.protocol import Phase, RunRequest
 
+LARGEST_SKIPPED_SHARE = 0.2
+"""More skipped updates than this in the window and the configuration does not train."""
 NEAR_CAP_BYTES = 40 << 20
 """A process refused at its cap stops this short of it."""
 
 
 def run(request: RunRequest, channel: Channel) -> None:
-    """Runs the script for ``request.config`` and sends its measurement. What fails leaves as the script's own failure."""
+    """Runs the script for ``request.config`` and sends its measurement. What fails is told as the script's failure."""
     with tempfile.TemporaryDirectory(prefix="tightfit-script-") as folder:
         leader = Leader(request, channel, Path(folder))
         status = leader.lead()
@@ -62,7 +65,7 @@ class Leader:
         self._status = 0
 
     def lead(self) -> int | None:
-        """The whole run. Returns the status to end with where the script ended by itself without a result, else None."""
+        """The whole run. Returns the status to end with where the script ended without a result, else None."""
         listening = Listening()
         try:
             following = self._start(listening)
@@ -187,6 +190,7 @@ class Leader:
             self._channel.send("failure", phase=self._channel.last_phase, chain=[], **self._silent(following))
             return self._status or 1
         if ledger.measured:
+            self._require_finite()
             self._send_measurement()
         self._channel.phase("done")
         return None
@@ -202,6 +206,15 @@ class Leader:
             raise endings.not_applied(self._differences)
         if len(ledger.window) < FEWEST_STEPS:
             raise endings.too_few(ledger.last_step, 2 + 2 * FEWEST_STEPS)
+
+    def _require_finite(self) -> None:
+        """Updates are applied and their loss is a number, or this configuration cannot train the model."""
+        ledger = self._ledger
+        skipped = sum(not step.applied for step in ledger.window)
+        if skipped > LARGEST_SKIPPED_SHARE * len(ledger.window):
+            raise FloatingPointError(f"{skipped} of {len(ledger.window)} updates were skipped by the loss scaler")
+        if ledger.loss and not math.isfinite(ledger.loss[-1]) and all(step.applied for step in ledger.window):
+            raise FloatingPointError(f"the loss is {ledger.loss[-1]} in steps that were applied")
 
     def _fail(self, following: Following) -> int:
         """The earliest failure of a rank's own names the run; those who only lost their peer are echoes."""

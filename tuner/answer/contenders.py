@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from objectives.trial.outcome import same_failure
 from storage.records import RunRecord, TrialRecord
+from tuner.search.demotion import DEMOTING, LATER_PURPOSES
 from tuner.search.front import best_trial, is_feasible
 from tuner.search.noise import Interval, overlaps
 from tuner.search.reasons import reason_of, verdict_of
 from tuner.search.schedule import History
-
-LATER_PURPOSES = ("repeat", "confirm", "soak")
-"""Runs after a trial's own end that can still show that its configuration does not hold."""
-
-DEMOTING = frozenset({"device_oom", "numerical", "unsupported", "timeout"})
-"""Outcomes of such a run that belong to the configuration."""
 
 NO_FAULT = frozenset({"infra", "host_oom", "shm", "crashed"})
 """A lost machine, a run that the system killed for whatever else ran there, a crash: one of them says nothing about a

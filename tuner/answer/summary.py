@@ -132,6 +132,7 @@ def front_json(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence
 
 LIST_KEYS = (
     "study", "status", "stop_reason", "objective", "device", "counts", "seconds", "best", "speedup_over_baseline",
+    "priority", "workers",
 )  # fmt: skip
 
 

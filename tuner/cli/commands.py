@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import click
 
-from tuner.cli.outcome import writing
-
-
-def _json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    text = "Print one JSON document on stdout and nothing else there."
-    return click.option("--json", "as_json", is_flag=True, help=text)(function)
-
-
-def _debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    text = "Show the traceback of an error."
-    return click.option("--debug", is_flag=True, expose_value=False, help=text)(function)
+from tuner.cli.options import answer, debug_option, json_option
+from tuner.cli.service_commands import COMMANDS, rebuild_optuna
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="tightfit", prog_name="tuner")
-@_debug_option
+@debug_option
 def tuner() -> None:
     """Find the training configuration that trains fastest inside the memory of your GPU, by short, real trials."""
 
@@ -36,8 +22,8 @@ def tuner() -> None:
 @click.option("--sampler", metavar="NAME", help="Who proposes: auto, tpe, gp, nsga2, random or grid.")
 @click.option("--memory", metavar="LIMIT", help="Memory limit, such as 92% or 40GiB, instead of the spec's.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def run(
     spec: str, trials: int | None, time: str | None, sampler: str | None, memory: str | None, quiet: bool, as_json: bool
 ) -> int:
@@ -54,8 +40,8 @@ def run(
 @tuner.command()
 @click.argument("spec", type=click.Path(), metavar="SPEC")
 @click.option("--memory", metavar="LIMIT", help="Memory limit, such as 92% or 40GiB, instead of the spec's.")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def estimate(spec: str, memory: str | None, as_json: bool) -> int:
     """Predict the peak memory of every configuration of SPEC, without a trial.
 
@@ -67,38 +53,38 @@ def estimate(spec: str, memory: str | None, as_json: bool) -> int:
 
 
 @tuner.command("list")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def list_studies(as_json: bool) -> None:
     """List the studies in the store."""
     from tuner import api
     from tuner.cli.tables import print_list
 
-    _answer(api.list_studies(), as_json=as_json, show=print_list)
+    answer(api.list_studies(), as_json=as_json, show=print_list)
 
 
 @tuner.command()
 @click.argument("study")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def show(study: str, as_json: bool) -> None:
     """Show STUDY: its front, its baseline beside the winner, what was refused."""
     from tuner import api
     from tuner.cli.tables import print_result
 
-    _answer(api.show(study).to_json(), as_json=as_json, show=print_result)
+    answer(api.show(study).to_json(), as_json=as_json, show=print_result)
 
 
 @tuner.command()
 @click.argument("study")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def front(study: str, as_json: bool) -> None:
     """Show the Pareto front of STUDY: throughput against peak memory."""
     from tuner import api
     from tuner.cli.tables import print_front
 
-    _answer(api.front(study), as_json=as_json, show=print_front)
+    answer(api.front(study), as_json=as_json, show=print_front)
 
 
 @tuner.command()
@@ -109,8 +95,8 @@ def front(study: str, as_json: bool) -> None:
 @click.option("--world-size", type=int, metavar="N", help="Ranks of the job: accumulation is derived again.")
 @click.option("--output", type=click.Path(), metavar="DIR", help="Write the files there; without it, to stdout.")
 @click.option("--diff", type=click.Path(), metavar="FILE", help="Show a configuration of yours beside it.")
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def export(
     study: str,
     to: str,
@@ -131,56 +117,48 @@ def export(
     from tuner.cli.exporting import print_export
 
     made = api.export(study, to, pick=pick, memory=memory, world_size=world_size, output=output, diff=diff)
-    _answer(made, as_json=as_json, show=print_export)
+    answer(made, as_json=as_json, show=print_export)
 
 
 @tuner.command()
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def devices(as_json: bool) -> None:
     """Show what this machine has to train on."""
     from tuner import api
     from tuner.cli.tables import print_devices
 
-    _answer(api.devices(), as_json=as_json, show=print_devices)
+    answer(api.devices(), as_json=as_json, show=print_devices)
 
 
 @tuner.group()
-@_debug_option
+@debug_option
 def db() -> None:
     """Look after the store."""
 
 
 @db.command()
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def migrate(as_json: bool) -> None:
     """Bring the store's schema to this version. Safe to run twice, and from several machines at once."""
     from tuner import api
     from tuner.cli.tables import print_facts
 
-    _answer(api.migrate(), as_json=as_json, show=print_facts)
+    answer(api.migrate(), as_json=as_json, show=print_facts)
 
 
 @db.command()
-@_json_option
-@_debug_option
+@json_option
+@debug_option
 def check(as_json: bool) -> None:
     """Say whether the store can be reached and has this version's schema."""
     from tuner import api
     from tuner.cli.tables import print_facts
 
-    _answer(api.check(), as_json=as_json, show=print_facts)
+    answer(api.check(), as_json=as_json, show=print_facts)
 
 
-def _answer(document: Mapping[str, Any], *, as_json: bool, show: Callable[[Mapping[str, Any]], None]) -> None:
-    if as_json:
-        print_document(document)
-    else:
-        show(document)
-
-
-def print_document(document: Mapping[str, Any]) -> None:
-    """One JSON document of standard JSON (no NaN) on stdout."""
-    with writing():
-        print(json.dumps(document, allow_nan=False, ensure_ascii=False), file=sys.stdout, flush=True)
+db.add_command(rebuild_optuna)
+for _command in COMMANDS:
+    tuner.add_command(_command)

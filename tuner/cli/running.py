@@ -33,8 +33,8 @@ def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: 
 
     asked = specs.read(Path(spec), overrides=overrides)
     from tuner import api
-    from tuner.cli.commands import print_document
     from tuner.cli.display import display
+    from tuner.cli.options import print_document
     from tuner.cli.tables import print_result
 
     with specs.with_lines(Path(spec)), stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
@@ -51,9 +51,9 @@ def estimate_study(spec: str, overrides: Mapping[str, Any], *, as_json: bool) ->
     """Prints the predicted peaks of a spec's space. Arguments, exit status and errors as :func:`run_study`."""
     from tuner import api
     from tuner import spec as specs
-    from tuner.cli.commands import print_document
     from tuner.cli.display import display
     from tuner.cli.estimates import print_estimate
+    from tuner.cli.options import print_document
 
     asked = specs.read(Path(spec), overrides=overrides)
     with specs.with_lines(Path(spec)), stop_on_signals() as stop, display(sys.stderr, quiet=False) as on_progress:
@@ -67,7 +67,7 @@ def estimate_study(spec: str, overrides: Mapping[str, Any], *, as_json: bool) ->
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Turns the first SIGINT or SIGTERM into a request to stop; the second SIGINT interrupts at once."""
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request to stop; the second SIGINT interrupts at once."""
     stop = Stop()
 
     def asked(number: int, _frame: FrameType | None) -> None:
@@ -75,7 +75,7 @@ def stop_on_signals() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.set(INTERRUPTED if number == signal.SIGINT else TERMINATED)
 
-    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield stop
     finally:

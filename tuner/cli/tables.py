@@ -70,6 +70,35 @@ def print_list(document: Document) -> None:
     table(out, head, rows, right=("trials", "speed-up"), wrapped=("study", "device"))
 
 
+def print_submitted(document: Document) -> None:
+    """What was handed in, and how to follow it."""
+    out, name = console(), shlex.quote(str(document["study"]))
+    line(out, f"{document['study']}: {document['status']}", style="bold")
+    line(out, f"follow it: tuner watch {name}    what it has: tuner show {name}")
+
+
+def print_workers(document: Document) -> None:
+    """The workers, one a row."""
+    out = console()
+    found = document.get("workers") or []
+    if not found:
+        line(out, "no worker; start one with: tuner worker")
+        return
+    rows = [
+        (
+            str(each["worker"])[:8],
+            str(each["host"]),
+            str(each["device"]),
+            str(each["status"]),
+            str(each["study"] or words.NOTHING),
+            words.duration(each["silent_seconds"]),
+            str(each["reason"] or ""),
+        )
+        for each in found
+    ]
+    table(out, ("worker", "host", "device", "state", "study", "last heard", "reason"), rows, right=("last heard",))
+
+
 def print_devices(document: Document) -> None:
     """The devices, each with its facts."""
     out = console()

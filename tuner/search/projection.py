@@ -118,7 +118,7 @@ class Projection:
         with self._in_optuna(session):
             there = optuna_rows.find_study(session, study.name)
             done = {} if there is None else optuna_rows.attribute(session, there, PROJECTED)
-        if done == goal:
+        if _has_reached(done, goal):
             return None
         since = int(done.get("version", 0)) if done.get("limit") == goal["limit"] else 0
         return Work(study=study, goal=goal, ids=trial_table.ended_ids_in(session, study_id, since=since))
@@ -127,17 +127,19 @@ class Projection:
         space = choices(work.study, trials.baseline(self._database, work.study.id)) if work.ids else {}
         kinds = distributions(space)
         parts = [work.ids[start : start + CHUNK] for start in range(0, len(work.ids), CHUNK)] or [()]
+        written = 0
         for part in parts:
             last = part is parts[-1]
-            self._database.write(
+            written += self._database.write(
                 lambda session, part=part, last=last: self._put(session, work, kinds, part, last=last),  # type: ignore[misc]
                 repeatable=True,
             )
-        return len(work.ids)
+        return written
 
     def _put(
         self, session: Session, work: Work, kinds: Mapping[str, BaseDistribution], ids: Sequence[int], *, last: bool
-    ) -> None:
+    ) -> int:
+        """One part of the work; returns how many trials, 0 where another process has done it all meanwhile."""
         from tuner.search import optuna_rows
 
         hold(session, f"projection {work.study.name}")
@@ -145,17 +147,12 @@ class Projection:
         limit = work.study.memory_limit_bytes
         with self._in_optuna(session):
             there = optuna_rows.find_study(session, work.study.name, lock=True) or self._make(session, work.study.name)
+            if _has_reached(optuna_rows.attribute(session, there, PROJECTED), work.goal):
+                return 0
             optuna_rows.put_trials(session, there, TRIAL_ID, [frozen_trial(trial, kinds, limit) for trial in rows])
             if last:
-                self._reach(session, there, work.goal)
-
-    def _reach(self, session: Session, there: int, goal: Json) -> None:
-        """Notes how far it is now; whoever came further meanwhile is not set back."""
-        from tuner.search import optuna_rows
-
-        done = optuna_rows.attribute(session, there, PROJECTED)
-        if done.get("limit") != goal["limit"] or int(done.get("version", 0)) < goal["version"]:
-            optuna_rows.set_attribute(session, there, PROJECTED, dict(goal))
+                optuna_rows.set_attribute(session, there, PROJECTED, dict(work.goal))
+        return len(rows)
 
     def _make(self, session: Session, name: str) -> int:
         from optuna.study import StudyDirection
@@ -232,6 +229,11 @@ class Projection:
         there = text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
         if self._database.read(lambda session: session.scalar(there, {"name": SCHEMA})) is None:
             self._database.write(_make_schema)
+
+
+def _has_reached(done: Json, goal: Json) -> bool:
+    """Whether a projection is as far as that, for the same limit."""
+    return done.get("limit") == goal["limit"] and int(done.get("version", 0)) >= int(goal["version"])
 
 
 def _make_schema(session: Session) -> None:

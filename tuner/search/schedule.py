@@ -10,12 +10,13 @@ from objectives.config import TrainingConfig
 from objectives.knobs import config_key
 from storage.records import RunRecord, TrialRecord
 from tuner.search.baseline import Baseline
+from tuner.search.demotion import as_demoted, demoting_runs
 from tuner.search.front import best_trial, is_feasible
-from tuner.search.memory_order import frugality
+from tuner.search.memory_order import frugality, outgrown
 from tuner.search.noise import Interval, intervals, overlaps
 from tuner.search.samplers import Exhausted, Proposer
 from tuner.search.space import EXACT_SIZE, Space
-from tuner.search.stopping import Stop, decide
+from tuner.search.stopping import SEARCH_SHARE, Stop, decide
 from tuner.search.windows import DISTURBED, windows_of
 from tuner.spec.model import StudySpec
 
@@ -84,6 +85,11 @@ class History:
         ended = (each for each in self.trials if each.outcome is not None)
         return sorted((self._measured(each) for each in ended), key=lambda each: each.number)
 
+    @cached_property
+    def standing(self) -> list[TrialRecord]:
+        """As :attr:`finished`; a trial that failed in a later run ended as it did there: it is nobody's best."""
+        return as_demoted(self.finished, demoting_runs(self.trials, self.runs, self.limit_bytes))
+
     @property
     def running(self) -> list[TrialRecord]:
         """Trials without an outcome."""
@@ -122,16 +128,40 @@ def next_run(
         return pending
     if history.baseline.outcome is None:
         return None
-    decided = stop or _repeat(history) or _new_trial(history, spec, space, proposer)
+    if outgrown(history.baseline, history.limit_bytes):
+        return _baseline_again(history.baseline, history)
+    decided = stop or _in_time(_repeat(history), history, spec) or _new_trial(history, spec, space, proposer)
     if not isinstance(decided, Stop) or decided.failed:
         return decided
-    return _closing(history) or decided
+    return _in_time(_closing(history), history, spec) or decided
+
+
+def _baseline_again(baseline: TrialRecord, history: History) -> NextRun:
+    """Trial 0 ran out of memory under a smaller limit than today's: its next attempt."""
+    return NextRun(
+        purpose="search",
+        config=TrainingConfig.from_mapping(baseline.config),
+        trial_id=baseline.id,
+        source=baseline.source,
+        attempt=len(history.runs_of(baseline.id, "search")) + 1,
+        why="the baseline ran out of memory under a smaller limit",
+    )
+
+
+def _in_time(repeat: NextRun | None, history: History, spec: StudySpec) -> NextRun | None:
+    """A further window, unless the search's time would cut it short."""
+    limit = spec.limits.time_seconds
+    if repeat is None or repeat.trial_id is None or limit is None:
+        return repeat
+    took = [run.seconds for run in history.runs if run.trial_id == repeat.trial_id and run.outcome == "completed"]
+    left = limit * SEARCH_SHARE - history.elapsed_seconds
+    return repeat if left >= min(took, default=0.0) else None
 
 
 def _new_trial(history: History, spec: StudySpec, space: Space, proposer: Proposer) -> NextRun | Stop | None:
     if (fewer := fewer_workers(history, space)) is not None:
         return NextRun(purpose="search", config=fewer, source=FEWER_WORKERS, why="again with fewer loader workers")
-    proposed = proposer.propose(history.finished, history.running)
+    proposed = proposer.propose(history.standing, history.running)
     if not isinstance(proposed, Exhausted):
         return NextRun(purpose="search", config=proposed, source=spec.sampler, why=f"proposed by {spec.sampler}")
     if history.running:
@@ -140,9 +170,9 @@ def _new_trial(history: History, spec: StudySpec, space: Space, proposer: Propos
 
 
 def _stop(history: History, spec: StudySpec, space: Space, exhausted: Exhausted | None = None) -> Stop | None:
-    small = space.combinations <= EXACT_SIZE and not any(each.outcome == "completed" for each in history.trials)
+    small = space.combinations <= EXACT_SIZE and not any(each.outcome == "completed" for each in history.standing)
     return decide(
-        [*history.finished, *history.running],
+        [*history.standing, *history.running],
         spec,
         elapsed_seconds=history.elapsed_seconds,
         limit_bytes=history.limit_bytes,
@@ -170,7 +200,7 @@ def _pending(history: History) -> NextRun | None:
 
 def _repeat(history: History) -> NextRun | None:
     """A further window, when one is due: of the baseline, or of the contender with the fewest."""
-    baseline = next(each for each in history.finished if each.number == 0)
+    baseline = next(each for each in history.standing if each.number == 0)
     if is_feasible(baseline, history.limit_bytes) and baseline.id not in history.busy:
         if _baseline_unsure(history, baseline):
             return _window(history, baseline, "the baseline's last windows differ: which one is right?")
@@ -182,7 +212,7 @@ def _repeat(history: History) -> NextRun | None:
 
 def _closing(history: History) -> NextRun | None:
     """Windows without which the search must not end: a second of the baseline, one that counts of each trial."""
-    baseline = next(each for each in history.finished if each.number == 0)
+    baseline = next(each for each in history.standing if each.number == 0)
     known = history.intervals.get(baseline.id)
     if known is None or baseline.id in history.busy or not is_feasible(baseline, history.limit_bytes):
         return None
@@ -225,7 +255,7 @@ def _searches_since(history: History, trial_id: int | None) -> int:
 
 def _disturbed(history: History) -> TrialRecord | None:
     """A trial all of whose windows were taken while the machine was disturbed: it gets one that counts."""
-    for trial in history.finished:
+    for trial in history.standing:
         known = history.intervals.get(trial.id)
         tries = len(history.runs_of(trial.id, "repeat"))
         if known is not None and known.disturbed and tries < 2 and is_feasible(trial, history.limit_bytes):
@@ -235,13 +265,13 @@ def _disturbed(history: History) -> TrialRecord | None:
 
 def _contender(history: History, baseline_id: int) -> TrialRecord | None:
     """The trial whose interval overlaps the best's and that has fewest windows, when one is due."""
-    best = best_trial(history.finished, history.limit_bytes)
+    best = best_trial(history.standing, history.limit_bytes)
     if best is None or best.id not in history.intervals or _searches_since(history, None) < CONTENDER_EVERY:
         return None
     top = history.intervals[best.id]
     rivals = [
         each
-        for each in history.finished
+        for each in history.standing
         if each.id in history.intervals
         and each.id not in history.busy | {baseline_id}
         and is_feasible(each, history.limit_bytes)

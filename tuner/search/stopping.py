@@ -80,8 +80,8 @@ def decide(
     found = (
         _alike_failures(ended)
         or _nothing_fits(ended, limit_bytes, smallest)
+        or _out_of_time(spec, elapsed_seconds)  # before the trials: the last of them may have been cut short by it
         or _out_of_trials(trials, spec)
-        or _out_of_time(spec, elapsed_seconds)
         or (Stop(reason=exhausted.reason, kind=exhausted.kind) if exhausted else None)
         or _no_gain(ended, spec, limit_bytes)
     )

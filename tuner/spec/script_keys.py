@@ -100,7 +100,7 @@ class ScriptKeys(Keys):
 
 
 def script_ranks(objective: Any) -> int:
-    """Ranks of a spec's objective that may still be wrong elsewhere: 1 for every other kind, or where it cannot be said."""
+    """Ranks of an objective that may still be wrong elsewhere: 1 for every other kind, or where it cannot be said."""
     if not isinstance(objective, dict) or objective.get("kind") != "script":
         return 1
     try:

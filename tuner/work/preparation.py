@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from objectives.trial.outcome import Verdict
 from storage import studies
 from tuner.answer.notices import left_out
-from tuner.errors import SpecError, SpecProblem, TightfitError
+from tuner.errors import MachineError, SpecError, SpecProblem, TightfitError
 from tuner.progress import Notice, Preparing
 from tuner.search.prepared import Prepared
 from tuner.spec.locate import objective_problem
@@ -210,8 +210,11 @@ class _Answers:
 
         Raises:
             SpecError: It failed before any choice, by the objective's own word.
-            TightfitError: It failed before any choice otherwise, or a person asked to stop.
+            MachineError: The machine could not run it.
+            TightfitError: It failed before any choice otherwise, or there was a reason to leave.
         """
+        if end.verdict.outcome == "infra":
+            raise MachineError(f"the study cannot be prepared here: {end.verdict.text}", cause=end.verdict.cause)
         if end.verdict.outcome == "cancelled":
             raise Interrupted("stopped while the study was being prepared")
         last: Mapping[str, Any] = next((a for a in reversed(end.answers) if "trying" in a or "tried" in a), {})

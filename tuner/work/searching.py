@@ -72,7 +72,8 @@ class Search:
 
     def _work(self, lane: Lane) -> None:
         while not self._session.stop.is_set() and self._error is None:
-            if not self._session.acquire(lane):
+            self._session.patiently(lambda: self._session.look(self._session, False))
+            if self._session.stop.is_set() or not self._session.acquire(lane):
                 return
             try:
                 decided = self._session.patiently(lambda: self._decide(lane))
@@ -128,7 +129,9 @@ class Search:
     def _trial_of(self, run: NextRun) -> TrialRecord | None:
         session = self._session
         if run.trial_id is not None:
-            return trials.get(session.database, run.trial_id)
+            trial = trials.get(session.database, run.trial_id)
+            again = run.purpose == "search" and trial.outcome is not None
+            return trials.reopen_one(session.database, trial.id) if again else trial
         key = config_key(run.config)
         return trials.reserve(
             session.database,
@@ -173,7 +176,7 @@ class Search:
 
     def _report_best(self) -> None:
         history = self._session.history()
-        best = best_trial(history.finished, history.limit_bytes)
+        best = best_trial(history.standing, history.limit_bytes)
         if best is None or best.throughput is None:
             return
         base = next((each for each in history.finished if each.number == 0), None)

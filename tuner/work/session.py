@@ -53,6 +53,7 @@ class Session:
         shared: Whether other processes work on the study at the same time.
         keepalive_seconds: A child that hears nothing for so long ends itself.
         workers: How many processes work on it now, as last seen.
+        look: Called between two runs, and with True while there is nothing to run: may find a reason to leave.
         running: Ids of this process's runs in progress.
         taken_away: Those that were declared lost meanwhile: their children are ended.
     """
@@ -68,6 +69,7 @@ class Session:
     shared: bool = False
     keepalive_seconds: float = 60.0
     workers: int = 1
+    look: Callable[[Session, bool], None] = lambda _session, _idle: None
     running: set[str] = field(default_factory=set)
     taken_away: set[str] = field(default_factory=set)
 
@@ -166,7 +168,10 @@ class Session:
     def execute(
         self, lane: Lane, request: RunRequest, deadlines: Deadlines, watch: Watch = lambda _event: None
     ) -> RunEnd:
-        """Runs one child of this study to its end. A machine that cannot run it is an ``infra`` outcome, no error."""
+        """Runs one child of this study to its end. A machine that cannot run it is an ``infra`` outcome, no error.
+
+        The run counts as running until :meth:`store` has kept its end.
+        """
         self.running.add(request.run)
         begun = time.monotonic()
         try:
@@ -180,8 +185,6 @@ class Session:
             )
         except MachineError as error:
             return unable(error, time.monotonic() - begun)
-        finally:
-            self.running.discard(request.run)
 
     def acquire(self, lane: Lane) -> bool:
         """Takes the device for the next run; False when there is a reason to leave before it is free.
@@ -200,8 +203,10 @@ class Session:
         except OSError as error:
             self.report(Notice(text=f"the outbox cannot be written ({error}): the result goes to the store directly"))
             self.patiently(lambda: store_result(self.database, result))
-            return
-        self.patiently(lambda: self.outbox.deliver(path))
+        else:
+            self.patiently(lambda: self.outbox.deliver(path))
+        finally:
+            self.running.discard(result.run)
 
     def patiently(self, work: Callable[[], Answer]) -> Answer:
         """Does work on the store, however long that is away; raises its error when the run in progress has to end."""
@@ -234,6 +239,7 @@ class Session:
 
     def wait_for_others(self, seconds: float) -> None:
         """There is nothing to run before somebody else's run ends: looks for a reason to leave meanwhile."""
+        self.patiently(lambda: self.look(self, True))
         self.stop.wait(seconds)
 
     def waiting(self, holder: str) -> None:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from objectives.preload import preload_modules
-from storage import studies, trials, workers
+from storage import queue, studies, trials, workers
 from storage.errors import StorageError
-from tuner.errors import StudyError, TightfitError
+from tuner.errors import MachineError, StudyError, TightfitError, served_by_workers
 from tuner.progress import Notice, OnProgress, Preparing, StudyEnded, StudyStarted, ignore
 from tuner.search.predictions import predicted_peaks, uncertain
 from tuner.search.projection import Projection
@@ -91,7 +91,8 @@ def opened(
     with database.lock(f"study-{study.id}") as held:
         if not held:
             raise StudyError(f"another process is working on study {study.name!r}: wait for it, or stop it first")
-        _require_no_workers(database, study)
+        if not queue.withdraw(database, study.id):
+            raise served_by_workers(study.name, studies.status_of(database, study.id) or study.status)
         devices = choose_devices(spec.device)
         worker = register(database, devices[0], lease_seconds=lease_seconds, study_id=study.id)
         with lanes_for(spec, devices, folder) as lanes:
@@ -102,14 +103,6 @@ def opened(
             )  # fmt: skip
             with Heartbeat(database, worker.id, lease_seconds=lease_seconds, session=session):
                 yield session
-
-
-def _require_no_workers(database: Database, study: StudyRecord) -> None:
-    if study.submitted_at is not None and study.status in ("queued", "running"):
-        raise StudyError(
-            f"study {study.name!r} is {study.status} for the workers: watch it with `tuner watch {study.name}`, or "
-            f"`tuner pause {study.name}` first to go on with it here"
-        )
 
 
 @contextmanager
@@ -174,6 +167,8 @@ def join(session: Session) -> None:
             _end_together(session, ended)
     except (Interrupted, StorageError):
         return
+    except MachineError:
+        raise
     except Exception as error:
         reason = str(error) if isinstance(error, TightfitError) else f"{type(error).__name__}: {error}"
         session.patiently(lambda: end_study(session, "failed", reason))

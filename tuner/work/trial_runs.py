@@ -101,6 +101,7 @@ def carry_out(
             number=trial.number,
             config=trial.config,
             purpose=purpose,
+            run=begun.request.run,
             predicted_peak_memory_bytes=trial.predicted_peak_memory_bytes,
             seconds_left=session.seconds_left(),
         )
@@ -109,5 +110,5 @@ def carry_out(
     watch = Reporter(session=session, trial=trial, pruner=pruner).watch
     end = session.execute(lane, begun.request, deadlines, watch)
     end = end if pruner is None else pruner.judge(end)
-    session.report(trial_ended(trial, purpose, end, session.seconds_left()))
+    session.report(replace(trial_ended(trial, purpose, end, session.seconds_left()), run=begun.request.run))
     return end

@@ -1,11 +1,12 @@
-"""Loaded by the interpreter at its start. Begins the watch, then does what the next ``sitecustomize`` would have done."""
+"""Loaded by the interpreter at its start. Begins the watch, then runs the ``sitecustomize`` that it hides."""
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not loaded by then
 
 
 def chain() -> None:
@@ -19,9 +20,7 @@ def chain() -> None:
 
 
 try:
-    import _tightfit_watch
-
-    _tightfit_watch.begin()
+    importlib.import_module("_tightfit_watch").begin()
 finally:
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     chain()

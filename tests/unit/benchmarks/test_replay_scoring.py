@@ -109,6 +109,6 @@ def test_every_strategy_is_listed_once_and_slow_ones_get_fewer_seeds() -> None:
     assert len(names) == len(set(names))
     assert {f"{name} + best knobs" for name, _ in BATCH_ONLY} <= set(names)
     slow = next(each for each in STRATEGIES if each.slow)
-    assert seeds_for(slow, 20) == 4
+    assert seeds_for(slow, 20) == 8
     assert seeds_for(slow, 3) == 2
     assert seeds_for(STRATEGIES[0], 20) == 20

@@ -159,6 +159,9 @@ class FakeStudy:
             trial = trial_of(len(self.trials), decided.config, outcome=None, throughput=None, peak_memory_bytes=None,
                              source=decided.source)  # fmt: skip
             self.trials.append(trial)
+        if decided.purpose == "search" and trial.outcome is not None:
+            reopened = replace(trial, outcome=None, cause=None, confidence=None, evidence={})
+            self.trials[self.trials.index(trial)] = trial = reopened
         run = self._execute(trial, decided.config, decided.purpose, seconds=2 + self.spec.limits.window_seconds)
         if trial.outcome is None:
             self._finish(trial, run)

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 
 import pytest
-from search_fakes import CAPACITY, GIB, FakeStudy, Result, fixture_1, limits_of, run_of, spec_of, trial_of
+from search_fakes import CAPACITY, GIB, START, FakeStudy, Result, fixture_1, limits_of, run_of, spec_of, trial_of
 
 from objectives.config import TrainingConfig
+from tuner.search.front import best_trial
 from tuner.search.samplers import SearchTask, make_proposer
 from tuner.search.schedule import FEWER_WORKERS, History, NextRun, fewer_workers, next_run
 from tuner.search.stopping import PATIENCE, Stop
@@ -348,3 +349,44 @@ def test_the_config_of_a_repeat_is_the_trials_own():
     by_id = {each.id: each for each in study.trials}
     assert all(run.trial_id in by_id for run in study.runs)
     assert all(TrainingConfig.from_mapping(each.config).micro_batch_size for each in study.trials)
+
+
+def test_a_baseline_that_did_not_fit_is_run_again_under_a_larger_limit():
+    study = study_of(baseline={"micro_batch_size": 20})
+    failed = trial_of(
+        0, study.baseline.config, outcome="device_oom", throughput=None, peak_memory_bytes=None, confidence="certain",
+        source="baseline", evidence={"memory_limit_bytes": 10 * GIB},
+    )  # fmt: skip
+    study.trials.append(failed)
+    study.runs.append(run_of(1, None, 0.0, outcome="device_oom"))
+    decided = next_run(study.history, study.spec, study.space, study.baseline, study.proposer)
+    assert isinstance(decided, NextRun)
+    assert (decided.trial_id, decided.purpose, decided.attempt) == (1, "search", 2)
+    study.model, study.limit_bytes = fixture_1(limit_gib=40), 40 * GIB
+    study.search()
+    assert study.trials[0].outcome == "completed"
+    study.trials[0] = failed
+    study.limit_bytes = 10 * GIB
+    again = next_run(study.history, study.spec, study.space, study.baseline, study.proposer)
+    assert not isinstance(again, NextRun) or again.trial_id != 1
+
+
+@pytest.mark.parametrize("outcome", ["device_oom", "numerical", "timeout"])
+def test_a_trial_whose_repeat_failed_is_not_the_searchs_best(outcome):
+    fast = trial_of(1, throughput=300.0)
+    trials = [trial_of(0), fast, trial_of(2, throughput=200.0)]
+    runs = [run_of(each.id, each.throughput, 10.0 * each.id) for each in trials]
+    runs.append(run_of(fast.id, None, 100.0, "repeat", outcome=outcome))
+    history = History(trials=trials, runs=runs, limit_bytes=24 * GIB)
+    assert [each.outcome for each in history.standing] == ["completed", outcome, "completed"]
+    assert best_trial(history.standing, history.limit_bytes).number == 2
+    assert [each.outcome for each in history.finished] == ["completed"] * 3
+
+
+def test_a_repeat_that_the_time_would_cut_short_is_not_begun():
+    study = study_of(sampler="random", limits=limits_of(trials=500, time_seconds=300.0))
+    study.search()
+    ends = 300.0 * 2 / 3
+    repeats = [run for run in study.runs if run.purpose == "repeat"]
+    assert repeats
+    assert all((run.started_at - START).total_seconds() + run.seconds <= ends for run in repeats)

@@ -137,7 +137,11 @@ def test_data_too_small_for_the_tokens_is_found_before_a_run():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said"), [(60_000, "no optimizer step"), (1_010, "Use a global_batch_tokens of 800 or 1600, or a micro_batch_size of 5 or 10")]
+    ("tokens", "said"),
+    [
+        (60_000, "no optimizer step"),
+        (1_010, "Use a global_batch_tokens of 800 or 1600, or a micro_batch_size of 5 or 10"),
+    ],
 )
 def test_a_batch_in_tokens_that_nothing_can_make_is_refused_in_preparation(tokens, said):
     data = {"rows": 300, "packed_rows": 20, "mean_tokens_per_row": {"padded": 100.0, "length-grouped": 100.0}}

@@ -54,7 +54,7 @@ EDITS = [
     ("study: tiny", "study: [a]", 1, "study", "a list", "text"),
     ("study: tiny\n", "", 1, "study", "missing", "study: ..."),
     ("kind: causal_lm", "kind: causal-lm", 3, "objective.kind", "unknown objective", "causal_lm"),
-    ("kind: causal_lm", "kind: script", 3, "objective.kind", "unknown objective", "image_classifier"),
+    ("kind: causal_lm", "kind: scripts", 3, "objective.kind", "unknown objective", "Did you mean 'script'?"),
     ("kind: causal_lm", "kind: my/module.py:Tiny", 3, "objective.kind", "does not name a class", "package.module:name"),
     ("  kind: causal_lm\n", "", 2, "objective.kind", "missing", "causal_lm"),
     ("{config: {model_type: llama}}", "llama", 4, "objective.model", "not a mapping", "key: value"),

@@ -17,7 +17,7 @@ import numpy as np
 from objectives.config import KnobValue
 from tuner.search.planner.candidates import Candidates, Codes, Encoded, Floats
 from tuner.search.planner.effects import Beliefs, Points, Posterior, Structure, joined, learn
-from tuner.search.planner.loader import Loader, tells_of_loading, together
+from tuner.search.planner.loader import WAIT_ERROR, Loader, tells_of_loading, together
 from tuner.search.planner.observation import Config, Earlier, LoaderCapacity, Seen
 from tuner.search.planner.priors import (
     COMPILE_SECONDS,
@@ -34,8 +34,6 @@ from tuner.search.planner.priors import (
 MOST_EARLIER = 150
 """Runs of earlier studies that are used, the fastest of each."""
 LONGEST_WAIT = 0.97
-WAIT_ERROR = 0.02
-"""How far a stall share may be off."""
 FALLBACK_SECONDS = 10.0
 """A run, before any has been seen."""
 MISFIT_SHARE = 0.6
@@ -71,12 +69,12 @@ class CostModel:
         self.mine, coded = candidates.extended([run.config for run in (*seen, *past)] + list(running))
         self._candidates = candidates
         known = rows_of(coded, np.arange(len(seen)))
-        waits = tells_of_loading(seen, capacities)
+        self._waits = waits = tells_of_loading(self.mine, seen, capacities)
         self.loader = Loader(self.mine, known, seen, capacities) if waits else None
         self._structure = Structure(self.mine, rate_beliefs(self._kind, waits))
         self.points = self._structure.points(self.mine, np.arange(len(candidates)))
         self.seen_points = self._points_of([run.config for run in seen], known, 0, 1.0)
-        self._centre = _level(seen) or 0.0
+        self._centre = _level(seen, waits) or 0.0
         self.compute = self._learn(seen, earlier, coded, running)
         self.seconds = RunSeconds(self.mine, known, seen, self._kind)
 
@@ -151,7 +149,7 @@ class CostModel:
         for number, study in enumerate(earlier, start=1):
             runs = _fastest(study.seen)
             rows = rows_of(coded, np.arange(start, start + len(runs)))
-            made = self._own(runs, rows, number, study.similarity, _level(runs) or 0.0)
+            made = self._own(runs, rows, number, study.similarity, _level(runs, self._waits) or 0.0)
             parts, told, errors = [*parts, made[0]], [*told, made[1]], [*errors, made[2]]
             start += len(runs)
         posterior = learn(self._structure, joined(*parts), np.concatenate(told), np.concatenate(errors))
@@ -163,7 +161,7 @@ class CostModel:
     ) -> tuple[Points, Floats, Floats, tuple[Points, Floats]]:
         """One study's observations, and its bounds."""
         points = self._points_of([run.config for run in runs], coded, study, similarity)
-        rates = np.array([_compute_rate(run) if run.measured else 0.0 for run in runs]) - centre
+        rates = np.array([_compute_rate(run, self._waits) if run.measured else 0.0 for run in runs]) - centre
         noise = np.array([self._variance(run) for run in runs])
         exact = np.array([run.measured and not run.is_bound for run in runs], dtype=np.bool_)
         below = np.array([run.measured and run.is_bound for run in runs], dtype=np.bool_)
@@ -181,8 +179,8 @@ class CostModel:
         told = run.relative_standard_error
         spread: float = NOISE[self._kind] ** 2 / max(run.runs, 1)
         spread = spread if told is None else max(told**2, spread / 9)
-        wait = run.data_stall_share or 0.0
-        return spread + (WAIT_ERROR / (1 - min(wait, LONGEST_WAIT))) ** 2 * (wait > WAIT_ERROR)
+        wait = min(run.data_stall_share or 0.0, LONGEST_WAIT) if self._waits else 0.0
+        return spread + (WAIT_ERROR * wait / (1 - wait)) ** 2
 
     def _fantasised(self, posterior: Posterior, rows: Encoded, running: Sequence[Config]) -> Posterior:
         if not running:
@@ -262,15 +260,15 @@ def _fastest(seen: Sequence[Seen]) -> list[Seen]:
     return sorted(measured, key=lambda run: -(run.throughput or 0.0))[:MOST_EARLIER]
 
 
-def _level(seen: Sequence[Seen]) -> float | None:
+def _level(seen: Sequence[Seen], waits: bool) -> float | None:
     """A study's middle log throughput; None without any."""
-    rates = [_compute_rate(run) for run in seen if run.measured and not run.is_bound]
+    rates = [_compute_rate(run, waits) for run in seen if run.measured and not run.is_bound]
     return float(np.median(rates)) if rates else None
 
 
-def _compute_rate(run: Seen) -> float:
-    """Log throughput of computing alone: what it would be without the waiting for data."""
-    wait = min(max(run.data_stall_share or 0.0, 0.0), LONGEST_WAIT)
+def _compute_rate(run: Seen, waits: bool) -> float:
+    """Log throughput; with ``waits`` of computing alone: what it would be without the waiting for data."""
+    wait = min(max(run.data_stall_share or 0.0, 0.0), LONGEST_WAIT) if waits else 0.0
     return float(np.log((run.throughput or 1.0) / (1 - wait)))
 
 

@@ -34,8 +34,10 @@ from tuner.search.planner.priors import (
 
 LEARN_SCALES_FROM = 60
 """Runs the scales are learned from at most: the fastest ones, near which the decision falls."""
-GRID_MAIN, GRID_PAIR, GRID_NOISE = (0.4, 1.0, 2.5), (0.15, 0.5, 1.5, 4.0), (0.15, 0.5, 1.5, 4.0)
+GRID_MAIN, GRID_PAIR, GRID_NOISE = (0.7, 1.0, 2.0), (0.15, 0.5, 1.5, 4.0), (0.15, 0.5, 1.5, 4.0)
 """Variance factors tried."""
+FREEDOM = 4.0
+"""Degrees of freedom of the noise: a neighbour on the machine can spoil a window altogether."""
 JITTER = 1e-9
 
 
@@ -255,6 +257,13 @@ class Posterior:
         table = sums @ (near / near.max())
         return FAMILY_SPREAD**2 * np.where(inside, table[found, points.codes[:, micro.column]], 0.0)
 
+    def heavier(self) -> Floats:
+        """Factors on the noise that make its tails Student's: readings far off what all others say weigh less."""
+        precision = (self._whiten**2).sum(axis=0)
+        surprise = self._alpha**2 / precision  # squared standardised leave-one-out residuals
+        made: Floats = np.maximum((FREEDOM + surprise) / (FREEDOM + 1), 1.0)
+        return made
+
     def bounded(self, points: Points, bounds: Floats, upper: bool, spread: float) -> Posterior:
         """The model after results of which only a bound is known.
 
@@ -293,7 +302,8 @@ def learn(structure: Structure, points: Points, values: Floats, noise: Floats) -
     """
     chosen = np.argsort(-values, kind="stable")[:LEARN_SCALES_FROM]
     scales = _likeliest(structure, points.at(chosen), values[chosen], noise[chosen])
-    return Posterior(structure, points, values, noise, scales)
+    made = Posterior(structure, points, values, noise, scales)
+    return Posterior(structure, points, values, noise * made.heavier(), scales) if len(points) > 3 else made
 
 
 def joined(*parts: Points) -> Points:

@@ -17,7 +17,7 @@ from tuner.search.planner.effects import Beliefs, Points, Posterior, Structure, 
 from tuner.search.planner.observation import LoaderCapacity, Seen
 from tuner.search.planner.priors import CAPACITY, LOADER_KNOBS, UNKNOWN, KnobPrior
 
-STARVED = 0.15
+STARVED = 0.2
 """From this share of waiting on, a run with workers shows what its loader can deliver."""
 SURELY_MEASURED = 0.02
 """Smaller shares are not told from none."""
@@ -26,6 +26,10 @@ AMPLE = 3.0
 OVERLAP = 8.0
 """Sharpness of the minimum where loading overlaps: at equal rates a twelfth is lost."""
 READING_ERROR = 0.05
+WAIT_ERROR = 0.4
+"""How far a stall share is off, relative: it is read in one short window, and every pause of the machine enters it."""
+NOTABLE = 0.4
+"""Where all share one loader setting, waiting is looked at from this share on; below, it is part of everything."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,9 +107,11 @@ class Loader:
         return self._posterior.points
 
 
-def tells_of_loading(seen: Sequence[Seen], capacities: Sequence[LoaderCapacity]) -> bool:
-    """Whether anything is known about waiting for data."""
-    return bool(capacities) or any(each.data_stall_share is not None for each in seen)
+def tells_of_loading(mine: Encoded, seen: Sequence[Seen], capacities: Sequence[LoaderCapacity]) -> bool:
+    """Whether enough is known about waiting for data, and it may decide anything."""
+    shares = [each.data_stall_share for each in seen if each.data_stall_share is not None]
+    several = any(len(mine.values[column]) > 1 for column, name in enumerate(mine.names) if name in LOADER_KNOBS)
+    return bool(capacities) or (bool(shares) and several) or max(shares, default=0.0) > NOTABLE
 
 
 def together(compute: Floats, capacity: Floats, overlaps: Flags) -> Floats:
@@ -151,7 +157,7 @@ def _tell(told: _Told, throughput: float, share: float, setting: int, overlaps: 
         loading = max(share, SURELY_MEASURED)
         value = np.log(throughput / loading)
         if share > SURELY_MEASURED:
-            told.value(setting, value, READING_ERROR + SURELY_MEASURED / loading)
+            told.value(setting, value, WAIT_ERROR + SURELY_MEASURED / loading)
         else:
             told.bound(setting, value)
     elif share > STARVED:

@@ -16,8 +16,9 @@ import numpy as np
 from tuner.search.memory_model import PRIORS, Bars, MemoryModel, Observation, Prior
 from tuner.search.memory_model import Points as Predictions
 from tuner.search.planner.candidates import Candidates, Codes, Encoded, Flags, Floats
+from tuner.search.planner.edge import Edge, edge_after
 from tuner.search.planner.observation import Seen
-from tuner.search.planner.peaks import LearnedPeaks, normal_cdf
+from tuner.search.planner.peaks import LearnedPeaks, fitted, unmeasured_misfit
 from tuner.search.planner.priors import LOADER_KNOBS, MICRO_BATCH
 
 CONFIDENCE_Z = 1.96
@@ -52,53 +53,96 @@ class Memory:
         device_kind: str,
         use_predictions: bool = True,
     ) -> None:
-        self._limit = limit_bytes
         self.refused: Flags = dominated(mine, theirs, seen, limit_bytes)
-        self._chance = np.ones(len(candidates))
         self.peaks: Floats = np.full(len(candidates), np.nan)
+        self._chance = np.ones(len(candidates))
+        self._bars: _Corrected | None = None
         self._learned: LearnedPeaks | None = None
-        known = np.isfinite(candidates.predicted_peak_bytes) if use_predictions else np.zeros(len(mine.codes), bool)
-        if limit_bytes is not None and known.any():
-            self._predict(candidates, np.flatnonzero(known), seen, device_kind)
-        if limit_bytes is not None and not known.all():
-            self._learn(candidates, mine, theirs, seen, np.flatnonzero(~known))
+        if limit_bytes is None:
+            return
+        known = np.isfinite(candidates.predicted_peak_bytes)
+        self._is_known: Flags = known if use_predictions else np.zeros(len(candidates), dtype=np.bool_)
+        if self._is_known.any():
+            self._predict(_Corrected.of(candidates, np.flatnonzero(self._is_known), seen, limit_bytes, device_kind))
+        if not self._is_known.all():
+            self._learn(LearnedPeaks(mine, theirs, seen, limit_bytes), np.flatnonzero(~self._is_known))
 
     def chances(self) -> Floats:
-        """Chance of fitting of every candidate, shape (candidates,); learned ones rough (see :meth:`refined`)."""
+        """Chance of fitting of every candidate, shape (candidates,); rough (see :meth:`refined`)."""
         made: Floats = np.where(self.refused, 0.0, self._chance)
         return made
 
     def refined(self, places: Codes) -> Floats:
-        """The chances of some candidates, with the full uncertainty of what was learned."""
+        """The chances of some candidates, with the full uncertainty of peaks and of what really fits."""
         chances = self.chances()[places]
-        if self._learned is None:
-            return chances
-        rough = np.flatnonzero(self._learned.rough[places] & ~self.refused[places])
-        if len(rough):
-            chances[rough] = self._learned.chances(places[rough])
+        if self._bars is not None:
+            rows = np.flatnonzero(self._is_known[places] & ~self.refused[places])
+            mine = self._bars.row_of[places[rows]]
+            chances[rows] = self._bars.edge.chances(self._bars.mean_bytes[mine], self._bars.error_bytes[mine])
+        if self._learned is not None:
+            rows = np.flatnonzero(~self._is_known[places] & ~self.refused[places])
+            chances[rows] = self._learned.edge.chances(*self._learned.peaks(places[rows]))
         return chances
 
-    def _predict(self, candidates: Candidates, places: Codes, seen: Sequence[Seen], kind: str) -> None:
-        points = _predictions(candidates, places)
-        model = _memory_model(candidates, seen, kind)
-        bars = model.predict_many(points, None if self._limit is None else int(self._limit))
-        told = _misfits_told(candidates, seen, places, bars, self._limit or np.inf)
-        if told:
-            model = _memory_model(candidates, seen, kind, told)
-            bars = model.predict_many(points, None if self._limit is None else int(self._limit))
-        deviation = (bars.high_bytes - bars.mean_bytes) / CONFIDENCE_Z
-        self.peaks[places] = bars.mean_bytes
-        self._chance[places] = normal_cdf(((self._limit or np.inf) - bars.mean_bytes) / np.maximum(deviation, 1.0))
-        self.refused[places] |= bars.certain_misfit
+    def _predict(self, bars: _Corrected) -> None:
+        self._bars = bars
+        self.peaks[bars.places] = bars.mean_bytes
+        self._chance[bars.places] = bars.edge.rough_chances(bars.mean_bytes, bars.error_bytes)
+        self.refused[bars.places] |= bars.certain_misfit
 
-    def _learn(
-        self, candidates: Candidates, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], places: Codes
-    ) -> None:
-        learned = LearnedPeaks(mine, theirs, seen, self._limit or 1.0)
-        learned.rough[places] = True
+    def _learn(self, learned: LearnedPeaks, places: Codes) -> None:
         self._learned = learned
-        self.peaks[places] = np.exp(learned.expected[places])
-        self._chance[places] = normal_cdf((learned.edge - learned.expected[places]) / ROUGH_ERROR)
+        expected = learned.expected_bytes[places]
+        self.peaks[places] = expected
+        self._chance[places] = learned.edge.rough_chances(expected, ROUGH_ERROR * expected)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Corrected:
+    """Corrected predictions.
+
+    Attributes:
+        places: The candidates that have one.
+        row_of: Row of each candidate in the arrays, shape (candidates,).
+        mean_bytes: Shape (places,), as the following.
+        error_bytes: Standard deviations.
+        certain_misfit: Which need more than the limit beyond doubt.
+        edge: What really fits.
+    """
+
+    places: Codes
+    row_of: Codes
+    mean_bytes: Floats
+    error_bytes: Floats
+    certain_misfit: Flags
+    edge: Edge
+
+    @classmethod
+    def of(cls, candidates: Candidates, places: Codes, seen: Sequence[Seen], limit: float, kind: str) -> _Corrected:
+        """Corrected by the measured peaks, and then by the runs out of memory that nobody expected."""
+        points = _predictions(candidates, places)
+        row_of = np.full(len(candidates), -1, dtype=np.intp)
+        row_of[places] = np.arange(len(places))
+        failed = [candidates.place(run.config) for run in seen if unmeasured_misfit(run)]
+        rows = np.array([row_of[place] for place in failed if place is not None and row_of[place] >= 0], dtype=np.intp)
+        bars = _memory_model(candidates, seen, kind).predict_many(points, int(limit))
+        edge = edge_after(limit, bars.mean_bytes[rows], _errors(bars)[rows], fitted(seen, limit))
+        told = _misfits_told(places[rows], bars.mean_bytes[rows], _errors(bars)[rows], edge.expected_bytes)
+        if told:
+            bars = _memory_model(candidates, seen, kind, told).predict_many(points, int(limit))
+        return cls(
+            places=places,
+            row_of=row_of,
+            mean_bytes=bars.mean_bytes,
+            error_bytes=_errors(bars),
+            certain_misfit=bars.certain_misfit,
+            edge=edge,
+        )
+
+
+def _errors(bars: Bars) -> Floats:
+    made: Floats = (bars.high_bytes - bars.mean_bytes) / CONFIDENCE_Z
+    return made
 
 
 def dominated(mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float | None) -> Flags:
@@ -128,21 +172,13 @@ class _Misfit:
     bytes: float
 
 
-def _misfits_told(
-    candidates: Candidates, seen: Sequence[Seen], places: Codes, bars: Bars, limit: float
-) -> list[_Misfit]:
-    """Runs out of memory that the model did not expect: told as needing a little more than there was."""
-    row_of = {int(place): row for row, place in enumerate(places)}
-    told = []
-    for run in seen:
-        place = candidates.place(run.config) if run.outcome == "device_oom" and run.certain else None
-        if place is None or place not in row_of or run.peak_memory_bytes is not None:
-            continue
-        mean = float(bars.mean_bytes[row_of[place]])
-        deviation = (float(bars.high_bytes[row_of[place]]) - mean) / CONFIDENCE_Z
-        if mean < limit + deviation:
-            told.append(_Misfit(place, max(limit, mean) + 0.5 * deviation))
-    return told
+def _misfits_told(places: Codes, means: Floats, errors: Floats, edge: float) -> list[_Misfit]:
+    """Runs out of memory that are expected to fit even so: told as needing a little more than there is."""
+    return [
+        _Misfit(int(place), max(edge, mean) + 0.5 * error)
+        for place, mean, error in zip(places, means.tolist(), errors.tolist(), strict=True)
+        if mean < edge + error
+    ]
 
 
 def _predictions(candidates: Candidates, places: Codes) -> Predictions:

@@ -46,10 +46,10 @@ class PlannerOptions:
 
     use_predictions: bool = True
     stop_share: float = 0.01
-    stop_risk: float = 0.2
+    stop_risk: float = 0.1
     fewest_runs: int = 4
-    front_weight: float = 0.1
-    misfit_penalty: float = 0.02
+    front_weight: float = 0.03
+    misfit_penalty: float = 0.03
     shortlist: int = 240
     closest: int = 96
     draws: int = 128

@@ -47,7 +47,7 @@ OWN_SPREAD = 0.01
 UNKNOWN = KnobPrior(spread=0.25, couples=0.5)
 """A knob that nobody has met before."""
 
-FLOOR_SAMPLES: Mapping[str, tuple[float, float]] = {"cuda": (1.5, 0.35), "cpu": (0.25, 0.15)}
+FLOOR_SAMPLES: Mapping[str, tuple[float, float]] = {"cuda": (1.5, 0.35), "cpu": (0.6, 0.35)}
 """Launch-bound floor over slope, in samples, and the spread of the resulting effect in log throughput: time per sample
 goes as 1 + floor/micro-batch. A GPU's floor is worth a sample or two of a small model, a CPU has hardly any."""
 
@@ -78,12 +78,12 @@ RATE: Mapping[str, Mapping[str, KnobPrior]] = {
     },
     "cpu": {
         **_SHARED,
-        MICRO_BATCH: KnobPrior(spread=0.12, couples=0.5, octaves=2.5),
+        MICRO_BATCH: KnobPrior(spread=0.12, couples=1.0, octaves=1.5),
         "precision": KnobPrior(
-            means={"fp16-mixed": -0.5, "bf16-mixed": 0.5, "bf16-true": 0.6}, spread=0.4, couples=0.6
+            means={"fp16-mixed": -0.5, "bf16-mixed": 0.5, "bf16-true": 0.6}, spread=0.4, couples=1.0
         ),
-        "activation_checkpointing": KnobPrior(means={"selective": -0.08, "full": -0.2}, spread=0.06, couples=0.25),
-        "attention": KnobPrior(means={"eager": -0.1}, spread=0.12),
+        "activation_checkpointing": KnobPrior(means={"selective": -0.12, "full": -0.22}, spread=0.1, couples=0.25),
+        "attention": KnobPrior(means={"eager": -0.05}, spread=0.15),
         "loss": KnobPrior(means={"chunked": -0.03}, spread=0.08, couples=0.3),
         "compile": KnobPrior(means={"default": 0.1, "max-autotune": 0.1}, spread=0.15, couples=0.5),
         "optimizer": KnobPrior(means={"adamw-fused": 0.04, "adamw-foreach": 0.0}, spread=0.08, couples=0.3),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import sys
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds nothing itself: wraps the loader that the other finders find.
 
-    ``importlib.util.find_spec("torch")`` asks without executing the module (transformers does), so the finder stays until
-    the module has really been executed.
+    ``importlib.util.find_spec("torch")`` asks without executing the module (transformers does), so the finder stays
+    until the module has really been executed.
     """
 
     def __init__(self, name: str, then: Callable[[Any], None]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 LONGEST_CHAIN = 32
 TEXT_CHARACTERS = 16384
@@ -31,7 +33,7 @@ def install(line: Any) -> None:
 def describe(error: BaseException) -> dict[str, Any]:
     """The failure as plain data: ``chain`` (outermost first), ``traceback``, and what is known beside it."""
     found: dict[str, Any] = {
-        "chain": [_record(one) for _, one in zip(range(LONGEST_CHAIN), _walk(error))],
+        "chain": [_record(one) for one in itertools.islice(_walk(error), LONGEST_CHAIN)],
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__))[
             -TRACEBACK_CHARACTERS:
         ],

@@ -80,7 +80,7 @@ class CpuMemory:
         return max(0, found["VmHWM"] - found["RssFile"] - found["RssShmem"] - self._start["RssAnon"])
 
     def reading(self, larger: bool = False) -> dict[str, Any]:
-        """The window's peak; ``larger``: a larger batch than any in the window has come since, so the peak until now."""
+        """The window's peak; ``larger``: a larger batch than any in it has come since, so the peak until now."""
         now, found = self._now(), status()
         known = [peak for peak in (self._peak, now if larger or self._peak is None else None) if peak is not None]
         return {"peak_memory_bytes": max(known) if known else None, "swap_bytes": found.get("VmSwap")}

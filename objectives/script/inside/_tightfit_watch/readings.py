@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 MOST_LEAVES = 12
 DEEPEST = 3
@@ -54,7 +55,7 @@ class Reading:
     # The data
 
     def see_batch(self, iterator: Any, batch: Any, *, count: bool) -> None:
-        """A batch has come from a ``DataLoader``. ``count``: its samples are needed, the model's own calls do not tell."""
+        """A batch has come from a ``DataLoader``. ``count``: its samples are needed, no call of the model tells."""
         if self._iterator is None or self._iterator() is not iterator:
             self._iterator = weakref.ref(iterator)
             sampler = getattr(iterator, "_index_sampler", None)
@@ -136,16 +137,13 @@ def _optimizer_word(optimizer: Any) -> str | None:
     return f"adamw-{ways[0]}" if ways else "adamw"
 
 
-Size = Tuple[Optional[int], int]
-"""Samples of a micro-batch (None: not known) and the elements of the tensor they were counted in."""
+def size_of(arguments: Any, named: dict[str, Any]) -> tuple[int | None, int]:
+    """Samples of a micro-batch and elements of the tensor they were counted in.
 
-
-def size_of(arguments: Any, named: dict[str, Any]) -> Size:
-    """A micro-batch's size: by its first tensor of integers (token ids), else by its first one.
-
-    Samples are that tensor's first dimension; None without a tensor, or where they were joined into one row.
+    That is its first tensor of integers (token ids), else its first one; the samples are its first dimension: None
+    without a tensor, or where they were joined into one row.
     """
-    first: Size = (None, 0)
+    first: tuple[int | None, int] = (None, 0)
     for tensor in _tensors((arguments, named), 0):
         size = (int(tensor.shape[0]), int(tensor.numel()))
         whole = not tensor.is_floating_point() and tensor.dtype.itemsize > 1
@@ -158,7 +156,7 @@ def size_of(arguments: Any, named: dict[str, Any]) -> Size:
 
 
 def real_tokens(batch: Any) -> int | None:
-    """Tokens of a batch that are no padding, by its attention mask (on the host only); None without ids or on a device."""
+    """Tokens of a batch that are no padding, by its attention mask; None without ids, or where they are on a device."""
     if not hasattr(batch, "keys"):
         return None
     ids = batch["input_ids"] if "input_ids" in batch.keys() else None  # noqa: SIM118 - not every batch is a dict

@@ -5,40 +5,68 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from typing import Any
 
-_STATE: dict[str, Any] = {}
+from .clocks import now
+
+READ_BACK_AT = 2
+FLUSH_SECONDS = 0.5
+
+
+class Spoken:
+    """The steps a process has reported."""
+
+    def __init__(self, line: Any) -> None:
+        self.pid = os.getpid()
+        self._line = line
+        self._index = 0
+        self._ended: float | None = None
+        self._own = 0.0
+        self._rows: list[Any] = []
+        self._flushed = 0.0
+
+    def step(self, said: dict[str, Any]) -> None:
+        """One step is over."""
+        begun = now()
+        self._index += 1
+        micro, seconds = int(said["accumulation_steps"]), None if self._ended is None else begun - self._ended
+        self._ended = begun
+        row = [self._index, begun, seconds, micro, int(said["samples"]), said.get("tokens"), 0.0]
+        self._rows.append([*row, self._own, True, False, None])
+        if self._index == READ_BACK_AT:
+            self._line.send(applied=_applied(said, micro), window_steps=self._index)
+        if self._index <= READ_BACK_AT or begun - self._flushed >= FLUSH_SECONDS:
+            self._flush(begun)
+        if self._line.stop_at is not None and self._index >= self._line.stop_at:
+            self._flush(begun)
+            leave(self._line, {})
+        self._own = now() - begun
+
+    def _flush(self, begun: float) -> None:
+        self._flushed = begun
+        if self._rows:
+            self._line.send(steps=self._rows)
+        self._rows = []
+        self._line.listen()
+
+
+def _applied(said: dict[str, Any], micro: int) -> dict[str, Any]:
+    known = ("precision", "loader_workers")
+    found = {name: said[name] for name in known if said.get(name) is not None}
+    return {"accumulation_steps": micro, "micro_batch_size": int(said["samples"]) / micro, **found}
+
+
+_SPOKEN: list[Spoken] = []
 
 
 def step(line: Any, said: dict[str, Any]) -> None:
     """Takes one step; what was seen through torch's hooks no longer counts."""
-    begun = time.perf_counter()
-    if _STATE.get("pid") != os.getpid():
-        _STATE.clear()
-        _STATE.update(pid=os.getpid(), index=0, ended=None, own=0.0)
-        steps = sys.modules.get(__package__ + ".steps")
+    if not _SPOKEN or _SPOKEN[0].pid != os.getpid():
+        steps = sys.modules.get(f"{__package__}.steps")
         if steps is not None:
             steps.retire()
-    last, _STATE["ended"] = _STATE["ended"], begun
-    _STATE["index"] += 1
-    micro = int(said.get("accumulation_steps") or 1)
-    if last is not None:
-        row = [_STATE["index"], begun, begun - last, micro, int(said["samples"]), said.get("tokens"), 0.0]
-        line.send(steps=[[*row, _STATE["own"], True, False, None]])
-        _STATE["own"] = 0.0
-    if _STATE["index"] == 2:
-        line.send(applied=_applied(said, micro))
-    line.listen()
-    _STATE["own"] += time.perf_counter() - begun
-    if line.stop_at is not None and _STATE["index"] >= line.stop_at:
-        leave(line, {})
-
-
-def _applied(said: dict[str, Any], micro: int) -> dict[str, Any]:
-    known = ("precision", "loader_workers", "micro_batch_size")
-    found = {name: said[name] for name in known if said.get(name) is not None}
-    return {"accumulation_steps": micro, "micro_batch_size": int(said["samples"]) // micro, **found}
+        _SPOKEN[:] = [Spoken(line)]
+    _SPOKEN[0].step(said)
 
 
 def leave(line: Any, last: dict[str, Any], grace_seconds: float = 5.0) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import failures, memory
 from .clocks import HostClock, clock_of, now
-from .readings import Reading, Size, real_tokens, size_of
+from .readings import Reading, real_tokens, size_of
 from .spoken import leave
 
 WINDOW_STEPS = 2
@@ -66,7 +66,7 @@ class Steps:
         self._unsettled: list[tuple[int, Any]] = []
         self._flushed = self._listened = 0.0
         self._open, self._begun, self._armed = True, False, True
-        self._pending: Size | None = None
+        self._pending: tuple[int | None, int] | None = None
         self._loss: Any = None
         self._handle: Any = None
         self._largest, self._larger = 0, False
@@ -147,9 +147,8 @@ class Steps:
         if pending is not None:
             self._count(*pending)
         self._armed, self._backward_at = True, begun
-        if begun - self._flushed >= FLUSH_SECONDS:  # nobody asks for it before
-            loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-            self._loss = loss.detach() if hasattr(loss, "numel") and loss.numel() == 1 else None
+        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+        self._loss = loss.detach() if hasattr(loss, "numel") and loss.numel() == 1 else None
         self._own += now() - begun
 
     def _count(self, samples: int | None, size: int) -> None:
@@ -163,7 +162,7 @@ class Steps:
     # At its end
 
     def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped. A fused one is called even where a loss scaler found infinities: then it says so."""
+        """An optimizer has stepped. A fused one is called even where the loss scaler found infinities: it says so."""
         found = getattr(optimizer, "found_inf", None)
         if found is None or found.device.type != "cpu":
             self.end(optimizer, applied=True, unsettled=found)
