@@ -8,17 +8,17 @@ their own time. The two clocks cover exactly the same optimizer steps.
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.bench import print_json, say
-from objectives.knobs import config_key
+from objectives.config import TrainingConfig
 from objectives.trial.protocol import RunRequest, WindowPlan
 from tuner import spec as specs
 from tuner.search.batch import GlobalBatch
@@ -42,7 +42,9 @@ def main(*names: str) -> dict[str, Any]:
         "scripts": rows,
         "clock_target": CLOCK_TARGET,
         "hook_target": HOOK_TARGET,
-        "met": all(abs(r["against_own_clock"]) <= CLOCK_TARGET and r["hook_share"] < HOOK_TARGET for r in rows.values()),
+        "met": all(
+            abs(r["against_own_clock"]) <= CLOCK_TARGET and r["hook_share"] < HOOK_TARGET for r in rows.values()
+        ),
     }
 
 
@@ -54,9 +56,10 @@ def measured(name: str) -> dict[str, Any]:
         end = run_with_clock(spec, clock, Path(folder))
         ended = [float(line) for line in clock.read_text().split()]
     found = end.measurement
-    first, last = found["first_step"], found["last_step"]
+    first = found["first_step"]
+    last = min(found["last_step"], len(ended))  # the very last step is where the script is stopped: it says no more
     own = (ended[last - 1] - ended[first - 2]) / (last - first + 1)
-    ours = math.fsum(found["step_seconds"]) / found["blocks"]
+    ours = fmean(found["step_seconds"][: last - first + 1])
     return {
         "step_seconds": ours,
         "own_step_seconds": own,
@@ -65,7 +68,6 @@ def measured(name: str) -> dict[str, Any]:
         "steps": found["blocks"],
         "ranks": len(found["ranks"]),
         "throughput": found["throughput"],
-        "config": config_key_of(end),
     }
 
 
@@ -75,8 +77,6 @@ def run_with_clock(spec: StudySpec, clock: Path, folder: Path) -> RunEnd:
     Raises:
         RuntimeError: The run did not end well; its log is in the message.
     """
-    from objectives.config import TrainingConfig
-
     batch = GlobalBatch.of(samples=spec.global_batch_size, tokens=None, data={}, ranks=spec.ranks)
     asked = TrainingConfig.from_mapping(spec.baseline)
     steps = batch.accumulation(micro_batch_size=asked.micro_batch_size)
@@ -97,15 +97,6 @@ def clocked(spec: StudySpec, clock: Path) -> Mapping[str, Any]:
     settings = dict(spec.objective.settings)
     option = [str(clock)] if "patch" in settings else ["--clock", str(clock)]
     return {**settings, "command": [*settings["command"], *option]}
-
-
-def config_key_of(end: RunEnd) -> str:
-    """The key of what was read back: runs of other machines are comparable by it."""
-    from objectives.config import TrainingConfig
-
-    known = {name: value for name, value in end.applied["config"].items() if name in TrainingConfig().to_mapping()}
-    known.pop("activation_checkpointing", None)  # read back as recomputed or not, no more
-    return config_key(TrainingConfig.from_mapping(known))
 
 
 if __name__ == "__main__":

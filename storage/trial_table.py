@@ -127,3 +127,19 @@ def points(database: Database, study_id: int, *columns: str) -> tuple[tuple[Any,
     statement = select(*(Trial.__table__.c[name] for name in columns)).where(Trial.study_id == study_id)
     rows = database.read(lambda session: session.execute(statement.order_by(Trial.number)).all())
     return tuple(map(tuple, rows))
+
+
+def figure(database: Database, study_id: int, *path: str) -> tuple[tuple[int, float], ...]:
+    """One number out of the trials' metrics, such as ``mfu``, with the trial's number; trials without it are left out.
+
+    Args:
+        database: The store.
+        study_id: The study.
+        path: Where it stands: ``"energy_joules"``, or ``"conditions", "power_watts"``.
+    """
+    found = Trial.__table__.c.metrics
+    for name in path:
+        found = found[name]
+    number = found.as_float()
+    rows = select(Trial.number, number).where(Trial.study_id == study_id, number.is_not(None)).order_by(Trial.number)
+    return tuple((int(at), float(value)) for at, value in database.read(lambda session: session.execute(rows).all()))

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from tuner.api import Result as Result
     from tuner.api import run as run
     from tuner.reporting import report_step as report_step
+    from tuner.search.samplers.optuna_sampler import TightfitSampler as TightfitSampler
 
-__all__ = ["Result", "report_step", "run"]
+__all__ = ["Result", "TightfitSampler", "report_step", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from tuner import reporting
 
         return reporting.report_step
+    if name == "TightfitSampler":  # a sampler for anybody's Optuna study: it loads Optuna
+        from tuner.search.samplers import optuna_sampler
+
+        return optuna_sampler.TightfitSampler
     if name in __all__:
         from tuner import api
 

@@ -163,7 +163,7 @@ def list_studies() -> dict[str, Any]:
         found = studies.list_all(database, limit=1000)
         lost, at_it = lost_studies(database, found), Counter(each.study_id for each in workers.list_all(database))
         summaries = (
-            {**_with_state(summarise(*_rows(database, study)), study, lost),
+            {**_with_state(summarise(*_rows(database, study), explained=False), study, lost),
              "priority": study.priority, "workers": at_it[study.id]}
             for study in found
         )  # fmt: skip

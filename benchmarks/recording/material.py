@@ -63,8 +63,8 @@ def pictures(folder: Path, *, side: int, per_class: int, classes: int) -> None:
 
 MATERIAL: Mapping[str, Callable[[Path], None]] = {
     "docstrings": docstrings,
-    "pictures-dev": partial(pictures, side=800, per_class=50, classes=3),
-    "pictures-eval": partial(pictures, side=700, per_class=40, classes=4),
+    "pictures-dev": partial(pictures, side=1300, per_class=24, classes=3),
+    "pictures-eval": partial(pictures, side=1500, per_class=16, classes=4),
 }
 """What there is, by name."""
 

@@ -31,7 +31,7 @@ def main() -> None:
     model = nn.Sequential(nn.Embedding(VOCABULARY, 192), blocks, nn.Linear(192, VOCABULARY))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    clock = open(options.clock, "w") if options.clock else None
+    clock = open(options.clock, "w") if options.clock and accelerator.is_main_process else None
     for _ in range(100):
         for (tokens,) in loader:
             with accelerator.accumulate(model):

@@ -29,7 +29,7 @@ def differences(
     made = []
     if ranks != ranks_found:
         made.append({"knob": "ranks", "asked": ranks, "found": ranks_found})
-    for name in ("micro_batch_size", "accumulation_steps", *sorted(carried - {"micro_batch_size"})):
+    for name in dict.fromkeys(("micro_batch_size", "accumulation_steps", *sorted(carried))):
         asked, seen = getattr(config, name), found.get(name)
         if seen is not None and not _same(name, asked, seen) and _acts(name, config):
             made.append({"knob": name, "asked": asked, "found": seen})

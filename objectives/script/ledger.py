@@ -82,7 +82,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """One optimizer step over all ranks: the slowest rank's time, everybody's samples."""
+    """One optimizer step over all ranks: the first rank's time (they meet in every step), everybody's samples."""
 
     index: int
     seconds: float
@@ -176,7 +176,7 @@ class Ledger:
 
     def _merge(self) -> list[Merged]:
         made = []
-        while len(rows := [r.steps[self._next] for r in self.ranks.values() if self._next in r.steps]) >= self.world:
+        while len(rows := [r.steps[self._next] for r in self.trained if self._next in r.steps]) >= self.world:
             self._next += 1
             if all(row.seconds is not None for row in rows):
                 made.append(self._merged(rows))
@@ -188,7 +188,7 @@ class Ledger:
         tokens = [row.tokens for row in rows if row.tokens is not None]
         return Merged(
             index=rows[0].index,
-            seconds=max(float(row.seconds or 0.0) for row in rows),
+            seconds=float(rows[0].seconds or 0.0),
             micro_steps=max(row.micro_steps for row in rows),
             samples=sum(self._samples(row) for row in rows),
             tokens=sum(tokens) if len(tokens) == len(rows) else None,

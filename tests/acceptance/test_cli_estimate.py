@@ -24,7 +24,7 @@ SPEC = {
     "global_batch_size": 16,
     "baseline": {"micro_batch_size": 2},
     "search": {"micro_batch_size": [2, 16], "activation_checkpointing": ["none", "full"]},
-    "limits": {"memory": "1GiB", "trials": 2, "window": "0.5s", "time": "30s"},
+    "limits": {"memory": "1GiB", "trials": 2, "window": "0.5s", "time": "45s"},
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -100,6 +101,31 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     end = run_script(tmp_path, ["no-such-program", "{micro_batch_size}"])
     assert end.verdict.outcome == "crashed"
     assert "cannot start 'no-such-program'" in log_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["no-such-program", "{micro_batch_size}"], "no such program"),
+        (["python", "nowhere.py", "{micro_batch_size}"], r"nowhere\.py, and there is no such file"),
+        (["python", "tiny.py", "{patched_file}"], "to patch cannot be read"),
+    ],
+)
+def test_a_dry_look_finds_what_cannot_start(tmp_path: Path, command: list[str], words: str) -> None:
+    settings = {"patch": {"file": "nowhere.yaml", "values": {"a": 1}}} if "{patched_file}" in command else {}
+    end = run_script(tmp_path, command, purpose="capability", config={}, settings=settings)
+    (record,) = end.ending.chain
+    assert record.cls == "objectives.contract.ObjectiveError"
+    assert re.search(words, record.text)
+
+
+def test_a_dry_look_says_which_knobs_the_template_makes_legal(tmp_path: Path) -> None:
+    command = [*TINY, "{activation_checkpointing}"]
+    end = run_script(tmp_path, command, purpose="capability", config={})
+    facts = end.answers[-1]["facts"]
+    assert end.verdict.outcome == "completed"
+    assert facts["workload_methods"] == ["checkpoint_blocks"]
+    assert facts["cores"] >= 1
 
 
 @pytest.mark.case("A19", "D11", "F01")

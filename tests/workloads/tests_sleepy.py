@@ -6,7 +6,6 @@ One step takes ``seconds`` whatever the configuration, and next to no memory; la
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import torch
 from torch import nn

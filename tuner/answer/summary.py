@@ -111,7 +111,14 @@ class StudyView:
         return trial if trial.throughput is None else replace(trial, throughput=trial.throughput * self.level)
 
 
-def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[RunRecord], spec: StudySpec) -> Json:
+def summarise(
+    study: StudyRecord,
+    trials: Sequence[TrialRecord],
+    runs: Sequence[RunRecord],
+    spec: StudySpec,
+    *,
+    explained: bool = True,
+) -> Json:
     """The document of ``run --json`` and ``show --json``.
 
     Beside the fields of the design: ``global_batch_tokens``, ``speedup_reason`` (why there is no speed-up), ``ties``
@@ -119,9 +126,18 @@ def summarise(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[
     (what the best leaves of the limit), ``fits_without_margin`` (trials between the limit and the device's memory),
     ``refused`` choices, ``between_run_spread`` (relative, one standard deviation), ``search_level`` (the factor that
     brought numbers of unconfirmed trials to the confirmation's level), ``explanation`` and ``notices``.
+
+    Args:
+        study: The study's row.
+        trials: Its trials.
+        runs: Its runs.
+        spec: Its spec.
+        explained: Whether ``explanation`` is made (a list of studies does without: it may have to learn a cost model).
     """
     view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
-    return _head(view) | _winner(view) | _around(view)
+    steps = explanation(view) if explained else None
+    told = None if steps is None else [each.to_json() for each in steps]
+    return _head(view) | _winner(view) | _around(view) | {"explanation": told}
 
 
 def front_json(study: StudyRecord, trials: Sequence[TrialRecord], runs: Sequence[RunRecord], spec: StudySpec) -> Json:
@@ -194,7 +210,7 @@ def _winner(view: StudyView) -> Json:
 
 def _around(view: StudyView) -> Json:
     answer, numbers = view.answer, {each.id: each.number for each in view.ended}
-    middle, steps = knee(view.front), explanation(view)
+    middle = knee(view.front)
     spread = study_spread(view.runs, view.trials, view.history.device_kind)
     return {
         "knee": None if middle is None else middle.number,
@@ -204,7 +220,6 @@ def _around(view: StudyView) -> Json:
         "refused": _refused(view),
         "between_run_spread": spread.relative if spread.windows else None,
         "search_level": view.level,
-        "explanation": None if steps is None else [each.to_json() for each in steps],
         "notices": notices(view),
     }
 

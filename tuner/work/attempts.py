@@ -75,10 +75,12 @@ def _again(
 def store_end(session: Session, begun: Begun, end: RunEnd, verdict: Verdict, *, ends_trial: bool) -> None:
     """Stores a run's end, and its trial's with it unless the trial goes on. The only way a run of a trial ends.
 
-    A run that a person, a drain or the study's own time cut short says nothing about its trial, which is handed back.
+    A run that a person, a drain or the study's own time cut short says nothing about its trial, which is handed back;
+    with a study that is cancelled it ends.
     """
-    if verdict.outcome == "cancelled" and (session.stop.is_set() or end.ending.kill_reason in CUT_SHORT):
-        ends_trial = False
+    stopped = session.stop.is_set() or end.ending.kill_reason in CUT_SHORT
+    if verdict.outcome == "cancelled" and stopped:
+        ends_trial = session.stop.why == "cancelled" and begun.request.purpose == "search"
     trial = stored_trial(end, verdict, session.study.memory_limit_bytes) if ends_trial else {}
     session.store(
         Result(

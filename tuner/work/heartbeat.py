@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from storage import recovery, studies, workers
+from storage import recovery, studies, trials, workers
 from storage.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Heartbeat:
             found = recovery.recover(self._database, self._worker_id)
             if found.workers or found.runs:
                 LOGGER.warning("declared lost", extra={"workers": found.workers, "runs": found.runs})
+            close_of_ended(self._database, found.trials)
         if session is None:
             return
         status = studies.status_of(self._database, session.study.id)
@@ -119,3 +120,10 @@ class Heartbeat:
         self.lost = True
         if self.session is not None:
             self.session.stop.leave(why)
+
+
+def close_of_ended(database: Database, freed: Sequence[int]) -> None:
+    """Trials that a dead worker left open in a study that has ended end with it: nobody will try them again."""
+    for trial in trials.by_ids(database, freed):
+        if trial.outcome is None and studies.status_of(database, trial.study_id) in studies.ENDED:
+            trials.finish(database, trial.id, outcome="cancelled", evidence={"text": "its study had ended"})

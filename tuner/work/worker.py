@@ -23,6 +23,7 @@ from tuner.work.heartbeat import Heartbeat
 from tuner.work.leaving import Leaving
 from tuner.work.outbox import Outbox
 from tuner.work.patience import patiently
+from tuner.work.projecting import Projector, is_eldest, settle_recent
 from tuner.work.registration import register
 from tuner.work.session import Session
 from tuner.work.study import join, lanes_for
@@ -46,6 +47,9 @@ REST_SECONDS = 2.0
 """A study that has nothing for this worker just now is left alone for so long."""
 QUARANTINE_SECONDS = 900.0
 """A quarantined device is tried again after so long; one more failure puts it back."""
+HOUSEKEEPING_SECONDS = 30.0
+FORGOTTEN_SECONDS = 30 * 86400.0
+"""Workers that went so long ago are no longer listed."""
 
 Answer = TypeVar("Answer")
 
@@ -70,6 +74,7 @@ class Worker:
     stop: Stop
     figures: Figures
     _skip: dict[int, float] = field(default_factory=dict)
+    _settled: set[int] = field(default_factory=set)
     _id: str = ""
     _looked_at: float = 0.0
     _infra: int = 0
@@ -115,7 +120,7 @@ class Worker:
 
     def _idle(self, heartbeat: Heartbeat) -> None:
         """Waits for work. One connection listens meanwhile, and is given back before the work begins."""
-        since = time.monotonic()
+        since = kept_at = time.monotonic()
         with Wakeups(self.database) as wakeups:
             while not self.stop.is_set() and not heartbeat.lost:
                 wakeups.wait(IDLE_SECONDS)
@@ -125,6 +130,18 @@ class Worker:
                     since = time.monotonic()
                 if self._patiently(lambda: queue.wanted(self.database, self._id, skip=self._resting())):
                     return
+                if time.monotonic() - kept_at > HOUSEKEEPING_SECONDS:
+                    kept_at = time.monotonic()
+                    self._keep_house()
+
+    def _keep_house(self) -> None:
+        """One idle worker mends what others had no time for, and forgets workers that went long ago."""
+        try:
+            if is_eldest(self.database, self._id):
+                settle_recent(self.database, self._settled)
+                workers.forget(self.database, older_than_seconds=FORGOTTEN_SECONDS)
+        except (StorageError, TightfitError) as error:
+            LOGGER.warning("housekeeping failed", extra={"cause": str(error), "worker": self._id})
 
     def _work(self, study: StudyRecord, heartbeat: Heartbeat, outbox: Outbox) -> None:
         ids = {"worker": self._id, "study": study.name, "study_id": study.id}
@@ -143,9 +160,11 @@ class Worker:
                     report=lambda progress: self._report(progress, ids), worker_id=self._id, shared=True,
                     keepalive_seconds=self.settings.lease_seconds, look=self._look,
                 )  # fmt: skip
-                with self._heard(heartbeat, session):
+                with self._heard(heartbeat, session), Projector(self.database, study.id, self._id):
                     join(session)
                 why = session.stop.why
+                self._settled.add(study.id)
+                self._patiently(session.save_seconds)
         except MachineError as error:
             self._note_infra(str(error), ids)
         except TightfitError as error:

@@ -53,7 +53,7 @@ def test_the_best_size_lies_between_the_last_that_fits_and_the_first_that_does_n
     )
     study.search()
     study.confirm()
-    assert study.summary()["best"]["config"]["micro_batch_size"] == 96
+    assert study.summary()["best"]["config"]["micro_batch_size"] in (88, 96)  # 0.6 % apart: less than is searched for
     assert sum(each.outcome == "device_oom" for each in study.trials) <= 3
 
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from objectives.config import KnobValue
 from tuner.search.planner.candidates import Candidates, Codes, Encoded, Floats
-from tuner.search.planner.effects import Beliefs, Points, Posterior, Structure, joined, learn
+from tuner.search.planner.effects import Posterior, learn
 from tuner.search.planner.loader import WAIT_ERROR, Loader, tells_of_loading, together
 from tuner.search.planner.observation import Config, Earlier, LoaderCapacity, Seen
 from tuner.search.planner.priors import (
+    CACHE,
     COMPILE_SECONDS,
     FLOOR_SAMPLES,
     LOADER_AS_KNOB,
@@ -30,6 +31,7 @@ from tuner.search.planner.priors import (
     UNKNOWN,
     KnobPrior,
 )
+from tuner.search.planner.structure import Beliefs, Points, Structure, joined
 
 MOST_EARLIER = 150
 """Runs of earlier studies that are used, the fastest of each."""
@@ -221,11 +223,11 @@ def rows_of(encoded: Encoded, rows: Codes) -> Encoded:
 
 def rate_beliefs(kind: str, waits: bool) -> Beliefs:
     """The prior of log throughput; ``waits``: whether the loader is modelled for itself."""
-    samples, spread = FLOOR_SAMPLES[kind]
+    (samples, spread), (ample, loss) = FLOOR_SAMPLES[kind], CACHE[kind]
     return Beliefs(
         knobs=RATE[kind] if waits else _loader_as_knobs(RATE[kind]),
         unknown=UNKNOWN,
-        micro_mean=lambda sizes: -np.log(1 + samples / sizes),
+        micro_mean=lambda sizes: -np.log(1 + samples / sizes) - loss * np.maximum(np.log2(sizes / ample), 0.0),
         micro_bend=lambda sizes: np.log(1 + 4 * samples / sizes) / np.log(1 + 4 * samples),
         micro_spread=spread,
         level_spread=1.0,

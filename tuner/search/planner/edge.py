@@ -25,6 +25,8 @@ FAR_BELOW = 0.02
 """Belief that it is anything else, in equal parts: a limit that is no limit of this kind of memory at all."""
 SURPRISE = 1e-4
 """Chance of anything the model holds impossible."""
+LEAST_ERROR = 1e-6
+"""No peak is known better than this share of the limit."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,29 +54,42 @@ class Edge:
 
     def chances(self, mean_bytes: Floats, error_bytes: Floats) -> Floats:
         """Chance that peaks fit, for their means and standard deviations; shape as theirs."""
-        z = (self.limit_bytes * SHARES[:, None] - mean_bytes[None, :]) / np.maximum(error_bytes, 1.0)[None, :]
+        z = (self.limit_bytes * SHARES[:, None] - mean_bytes[None, :]) / np.maximum(
+            error_bytes, LEAST_ERROR * self.limit_bytes
+        )[None, :]
         made: Floats = self.weights @ normal_cdf(z)
         return made
 
     def rough_chances(self, mean_bytes: Floats, error_bytes: Floats) -> Floats:
         """The same in one step, for whole spaces."""
-        deviation = np.sqrt(np.maximum(error_bytes, 1.0) ** 2 + self.error_bytes**2)
+        deviation = np.sqrt(np.maximum(error_bytes, LEAST_ERROR * self.limit_bytes) ** 2 + self.error_bytes**2)
         return normal_cdf((self.expected_bytes - mean_bytes) / deviation)
 
 
-def edge_after(limit_bytes: float, failed_mean: Floats, failed_error: Floats, fitted_bytes: Sequence[float]) -> Edge:
+def edge_after(
+    limit_bytes: float,
+    failed_mean: Floats,
+    failed_error: Floats,
+    fitted_bytes: Sequence[float],
+    *,
+    stated: bool = True,
+) -> Edge:
     """The belief after runs.
 
     Args:
-        limit_bytes: The stated limit.
+        limit_bytes: The stated limit, or the most that is possible.
         failed_mean: Expected peak of each run that ran out of memory, in bytes.
         failed_error: Standard deviation of each.
         fitted_bytes: Measured peaks of runs that fitted.
+        stated: Whether somebody has said that the limit is what fits; else each factor below is as likely.
     """
     below = np.exp(np.log(SHARES[1:]) / FALLS_OFF) * np.diff(-np.log(SHARES))
     near = (1 - AS_STATED - FAR_BELOW) * below / below.sum()
     prior = np.concatenate([[AS_STATED], near + FAR_BELOW / len(below)])
-    z = (failed_mean[None, :] - limit_bytes * SHARES[:, None]) / np.maximum(failed_error, 1.0)[None, :]
+    prior = prior if stated else np.gradient(-np.log(SHARES))
+    z = (failed_mean[None, :] - limit_bytes * SHARES[:, None]) / np.maximum(failed_error, LEAST_ERROR * limit_bytes)[
+        None, :
+    ]
     weights = prior * np.prod(SURPRISE + (1 - SURPRISE) * normal_cdf(z), axis=1)
     if len(fitted_bytes):
         weights = np.where(limit_bytes * SHARES >= max(fitted_bytes), weights, weights * SURPRISE)

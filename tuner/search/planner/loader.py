@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tuner.search.planner.candidates import Codes, Encoded, Flags, Floats
-from tuner.search.planner.effects import Beliefs, Points, Posterior, Structure, learn
+from tuner.search.planner.effects import Posterior, learn
 from tuner.search.planner.observation import LoaderCapacity, Seen
 from tuner.search.planner.priors import CAPACITY, LOADER_KNOBS, UNKNOWN, KnobPrior
+from tuner.search.planner.structure import Beliefs, Points, Structure
 
 STARVED = 0.2
 """From this share of waiting on, a run with workers shows what its loader can deliver."""

@@ -37,7 +37,7 @@ class Memory:
         mine: Their codes.
         theirs: The runs' codes.
         seen: The runs.
-        limit_bytes: What the peak may be at most; None: everything fits.
+        limit_bytes: What the peak may be at most; None: what fits is learned from the runs that did not.
         device_kind: ``cpu`` or ``cuda``.
         use_predictions: Whether the candidates' predicted peaks are looked at.
     """
@@ -58,11 +58,12 @@ class Memory:
         self._chance = np.ones(len(candidates))
         self._bars: _Corrected | None = None
         self._learned: LearnedPeaks | None = None
-        if limit_bytes is None:
-            return
         known = np.isfinite(candidates.predicted_peak_bytes)
+        use_predictions = use_predictions and limit_bytes is not None
         self._is_known: Flags = known if use_predictions else np.zeros(len(candidates), dtype=np.bool_)
-        if self._is_known.any():
+        if limit_bytes is None and not any(unmeasured_misfit(run) for run in seen):
+            return
+        if limit_bytes is not None and self._is_known.any():
             self._predict(_Corrected.of(candidates, np.flatnonzero(self._is_known), seen, limit_bytes, device_kind))
         if not self._is_known.all():
             self._learn(LearnedPeaks(mine, theirs, seen, limit_bytes), np.flatnonzero(~self._is_known))

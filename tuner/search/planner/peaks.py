@@ -8,12 +8,16 @@ import numpy as np
 
 from tuner.search.planner.candidates import Codes, Encoded, Floats
 from tuner.search.planner.edge import edge_after
-from tuner.search.planner.effects import Beliefs, Points, Structure, learn
-from tuner.search.planner.observation import Seen
+from tuner.search.planner.effects import learn
+from tuner.search.planner.observation import MEASURED, Seen
 from tuner.search.planner.priors import LOADER_KNOBS, PEAK, PEAK_FIXED_SAMPLES, PEAK_UNKNOWN, KnobPrior
+from tuner.search.planner.structure import Beliefs, Points, Structure
 
 PEAK_ERROR = 0.02
 """Relative error of a peak beside what the effects explain: allocators round."""
+
+ABOVE_MEASURED = 4.0
+"""Without a limit, it lies at most so far above the largest measured peak."""
 
 
 class LearnedPeaks:
@@ -24,19 +28,23 @@ class LearnedPeaks:
         expected_bytes: Of every candidate, shape (candidates,).
     """
 
-    def __init__(self, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float) -> None:
+    def __init__(self, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float | None) -> None:
+        limit, stated = (_most(seen), False) if limit_bytes is None else (limit_bytes, True)
         measured = np.array([row for row, run in enumerate(seen) if run.peak_memory_bytes], dtype=np.intp)
         failed = np.array([row for row, run in enumerate(seen) if unmeasured_misfit(run)], dtype=np.intp)
         peaks = np.log([float(seen[row].peak_memory_bytes or 1) for row in measured])
-        self._level = float(np.median(peaks)) if len(measured) else float(np.log(limit_bytes / 2))
+        self._level = float(np.median(peaks)) if len(measured) else float(np.log(limit / 2))
         structure = Structure(mine, _peak_beliefs())
         self._points = structure.points(mine, np.arange(len(mine.codes)))
         points = structure.points(theirs, -1 - np.arange(len(seen)))
         noise = np.full(len(measured), PEAK_ERROR**2)
         self._posterior = learn(structure, points.at(measured), peaks - self._level, noise)
-        self.edge = edge_after(limit_bytes, *self._bytes(points.at(failed)), fitted(seen, limit_bytes))
+        self.edge = edge_after(limit, *self._bytes(points.at(failed)), fitted(seen, limit), stated=stated)
         bounds = np.full(len(failed), np.log(self.edge.expected_bytes) - self._level)
         self._posterior = self._posterior.bounded(points.at(failed), bounds, upper=False, spread=PEAK_ERROR)
+        unknown = np.array([row for row, run in enumerate(seen) if _fitted_unmeasured(run)], dtype=np.intp)
+        bounds = np.full(len(unknown), np.log(self.edge.expected_bytes) - self._level)
+        self._posterior = self._posterior.bounded(points.at(unknown), bounds, upper=True, spread=PEAK_ERROR)
         self.expected_bytes: Floats = np.exp(self._posterior.means(self._points) + self._level)
 
     def peaks(self, places: Codes) -> tuple[Floats, Floats]:
@@ -47,6 +55,15 @@ class LearnedPeaks:
         mean, variance = self._posterior.marginals(points)
         peak = np.exp(mean + self._level)
         return peak, peak * np.sqrt(variance + PEAK_ERROR**2)
+
+
+def _most(seen: Sequence[Seen]) -> float:
+    """Without a limit: the most that may be possible; 1 where no peak was ever measured (only ratios count then)."""
+    return ABOVE_MEASURED * max((float(run.peak_memory_bytes) for run in seen if run.peak_memory_bytes), default=1.0)
+
+
+def _fitted_unmeasured(run: Seen) -> bool:
+    return run.outcome in MEASURED and not run.peak_memory_bytes
 
 
 def fitted(seen: Sequence[Seen], limit_bytes: float) -> list[float]:

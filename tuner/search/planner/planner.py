@@ -46,10 +46,10 @@ class PlannerOptions:
 
     use_predictions: bool = True
     stop_share: float = 0.01
-    stop_risk: float = 0.1
+    stop_risk: float = 0.05
     fewest_runs: int = 4
-    front_weight: float = 0.03
-    misfit_penalty: float = 0.03
+    front_weight: float = 0.02
+    misfit_penalty: float = 0.05
     shortlist: int = 240
     closest: int = 96
     draws: int = 128
@@ -209,15 +209,16 @@ class Planner:
         draws = view.costs.draws(view.best or 0, places, self._normal, self._loader_normal)
         differences = draws[:, 1:] - draws[:, :1]
         chances = view.memory.refined(places) * view.running[places]
-        together = gain_of_all(differences, chances)
-        if (ended := self._ended(view, together)) is not None:
-            return ended
         gains = expected_gain(differences)
+        risk = (1 - chances) * self.options.misfit_penalty
+        worthy = chances * gains > risk
+        if (ended := self._ended(view, gain_of_all(differences[:, worthy], chances[worthy]))) is not None:
+            return ended
         front = front_gain(
             np.exp(draws[:, 1:].mean(axis=0)), view.memory.peaks[places], self._front(view), self._most()
         )
         seconds = view.costs.seconds.expected[places]
-        worth = chances * (gains + self.options.front_weight * front) - (1 - chances) * self.options.misfit_penalty
+        worth = chances * (gains + self.options.front_weight * front) - risk
         charged = chances * seconds + (1 - chances) * view.costs.seconds.misfit
         chosen = int(np.argmax(_per_second(worth, charged)))
         return self._run(places[chosen], gains[chosen], seconds[chosen], chances[chosen], differences[:, chosen])
@@ -243,8 +244,8 @@ class Planner:
             return None
         left = int(view.free.sum())
         reason = (
-            f"nothing left to gain: all {left} configurations left could together be expected to improve the best by "
-            f"{expected:.2%}, less than {share:.0%} (chance of more: {chance:.0%})"
+            f"nothing left to gain: what is worth trying of the {left} configurations left could together be expected "
+            f"to improve the best by {expected:.2%}, less than {share:.0%} (chance of more: {chance:.0%})"
         )
         return Plan(stop=reason, kind="nothing_to_gain", expected_gain=expected)
 

@@ -51,6 +51,9 @@ FLOOR_SAMPLES: Mapping[str, tuple[float, float]] = {"cuda": (1.5, 0.35), "cpu": 
 """Launch-bound floor over slope, in samples, and the spread of the resulting effect in log throughput: time per sample
 goes as 1 + floor/micro-batch. A GPU's floor is worth a sample or two of a small model, a CPU has hardly any."""
 
+CACHE: Mapping[str, tuple[float, float]] = {"cuda": (64.0, 0.0), "cpu": (8.0, 0.05)}
+"""Micro-batch from which on activations outgrow the caches, and what each doubling beyond costs in log throughput."""
+
 _SHARED: Mapping[str, KnobPrior] = {
     "batching": KnobPrior(means={"length-grouped": 0.25, "packed": 0.35}, spread=0.3, couples=0.5),
     "allocator": KnobPrior(spread=0.02, couples=0.05),

@@ -1,0 +1,1 @@
+"""Figures, pure: tables in, plotly figures out. No store, no Streamlit."""

@@ -1,0 +1,1 @@
+"""One file a page: it only calls and draws. ``ui/app.py`` lists them."""

@@ -1,0 +1,1 @@
+"""Parts of a page that draw: each takes what :mod:`ui.data` read and puts elements on the page."""
