@@ -36,8 +36,9 @@ _BUILT_IN = {
 def preload_modules(reference: ObjectiveReference) -> tuple[str, ...]:
     """Modules to import for an objective, in order. Each exists; importing them starts no thread and touches no device.
 
-    Nothing for a script: its leader loads no torch. A user's own objective (and its module's imports) comes last. Never in this list: pyarrow (starts a thread at its
-    import; only preparation needs it) and ``transformers.trainer`` (likewise).
+    Nothing for a script: its leader loads no torch. A user's own objective (and its module's imports) comes last. Never
+    in this list: pyarrow (starts a thread at its import; only preparation needs it) and ``transformers.trainer``
+    (likewise).
     """
     if reference.kind == SCRIPT:
         return ()

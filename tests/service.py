@@ -164,9 +164,10 @@ class Service:
 
     def open_run(self, name: str, worker: subprocess.Popen[bytes] | None = None, purpose: str = "search") -> RunRecord:
         """A run in progress of a trial, on that worker."""
-        ids = {each.id for each in workers.list_all(self.database) if worker is None or each.pid == worker.pid}
 
         def found() -> RunRecord | None:
+            living = workers.list_all(self.database)
+            ids = {each.id for each in living if worker is None or each.pid == worker.pid}
             open_ones = self.runs(name, outcome=None, purpose=purpose)
             return next((run for run in open_ones if run.worker_id in ids and self.children(run.id)), None)
 

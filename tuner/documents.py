@@ -113,6 +113,23 @@ EXPORT = _fields(
 )
 """``export``."""
 
+INIT = _fields(
+    ("study", "text", "Its name in the spec."),
+    ("format", "text", "What the files were read as."),
+    ("files", "list of text", "What was read."),
+    ("spec", "text", "The spec as YAML."),
+    ("fill_in", "list of objects", "`where` in the spec and `what` to write there; a run refuses it until then."),
+    ("baseline", "object", "Every knob the files set."),
+    ("uncertain", "object", "By knob, why its value is only the likeliest reading."),
+    ("global_batch_size", "integer", "Samples per optimizer step over all ranks; null when it cannot be known."),
+    ("world_size", "integer", "Ranks of the job; null when no file says it."),
+    ("problems", "list of objects", "`file`, `line`, `key` and `reason` of what is wrong in the files."),
+    ("notes", "list of text", "What a person should know beside the spec."),
+    ("left", "list of text", "Keys that a study does not need."),
+    ("written", "list of text", "Paths written; empty without `--output`."),
+)
+"""``init``."""
+
 LIST = _fields(
     ("studies", "list of objects", "One a study, newest first; the fields below."),
 )
@@ -214,6 +231,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
     Layout(title="Estimate", commands="`tuner estimate`", fields=ESTIMATE),
     Layout(title="Export", commands="`tuner export`", fields=EXPORT),
+    Layout(title="Init", commands="`tuner init`", fields=INIT),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),

@@ -19,6 +19,7 @@ from tuner.cli.outcome import EXIT_CODES
 from tuner.documents import LAYOUTS
 from tuner.export import FORMATS, TABLE
 from tuner.export.table import TARGET as TABLE_TARGET
+from tuner.imports import FORMATS as IMPORTS
 from tuner.settings import VARIABLES
 from tuner.spec.keys import Keys, LimitKeys, StudyKeys
 from tuner.spec.model import MemoryLimit
@@ -202,13 +203,19 @@ def _commands() -> str:
         ]
     codes = [(str(code), meaning) for code, meaning in EXIT_CODES]
     lines += ["### Exit status", "", *_table(("status", "meaning"), codes), ""]
-    return "\n".join([*lines, "### Export formats", "", *_formats(), ""])
+    formats = ["### Export formats", "", *_formats(), "", "### Import formats", "", *_imports(), ""]
+    return "\n".join([*lines, *formats])
 
 
 def _formats() -> list[str]:
     """What ``tuner export --to`` takes."""
     rows = [(f"`{each.name}`", each.target) for each in FORMATS]
     return _table(("format", "made for"), [*rows, (f"`{TABLE}`", f"a whole study as JSON lines: {TABLE_TARGET}")])
+
+
+def _imports() -> list[str]:
+    """What ``tuner init --from`` reads."""
+    return _table(("format", "what it is"), [(f"`{each.name}`", each.title) for each in IMPORTS])
 
 
 def _leaves(command: click.Command, context: click.Context) -> Iterator[tuple[click.Context, click.Command]]:

@@ -1,4 +1,4 @@
-"""The entry script: ``streamlit run ui/app.py`` (``tuner ui`` does that). A page is added to ``SCREENS``, nowhere else."""
+"""The entry script, started by ``tuner ui``. A page is added to ``SCREENS``, nowhere else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import streamlit as st
 
 from ui.guard import guarded
 
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 13h3V9h4V5h5' "
+    "fill='none' stroke='%23D55E00' stroke-width='2.5'/%3E%3C/svg%3E"
+)
+"""The browser's tab: a front, inside the page itself (an icon by name would be fetched from elsewhere)."""
 FOLDER = Path(__file__).parent / "pages"
 
 
@@ -51,7 +56,7 @@ SCREENS = (
 
 def main() -> None:
     """Draws the page that the address names."""
-    st.set_page_config(page_title="Tightfit", page_icon=":material/speed:", layout="wide")
+    st.set_page_config(page_title="Tightfit", page_icon=ICON, layout="wide")
     page = st.navigation([screen.page() for screen in SCREENS], position="top")
     with guarded():
         page.run()

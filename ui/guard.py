@@ -45,11 +45,13 @@ def _said(error: Exception) -> tuple[str, tuple[str, ...]]:
             "Run `tuner db migrate` where the store can be reached, then reload this page.",
         )
     if isinstance(error, NotFound):
-        return "It is not in the store any more.", ("It may have been deleted. The list of studies shows what there is.",)
+        return "It is not in the store any more.", (
+            "It may have been deleted. The list of studies shows what there is.",
+        )
     if isinstance(error, StorageError | StoreError):
         return "The store cannot be reached.", (
-            "These screens read the store that TUNER_DATABASE_URL names; without it, the embedded one in the data folder.",
-            "Start the database or correct the variable, then reload this page. `tuner db check` says the same in a shell.",
+            "These screens read the store that TUNER_DATABASE_URL names, else the embedded one in the data folder.",
+            "Start the database or correct the variable, then reload this page. `tuner db check` tells the same.",
         )
     return markdown(str(error).splitlines()[0] if str(error) else type(error).__name__), ()
 

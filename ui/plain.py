@@ -11,7 +11,7 @@ from html import escape
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=^\"'/@])")
 _JOINER = "\N{WORD JOINER}"
-"""Zero width: keeps ``:word:`` from becoming an icon and an address from becoming a link, after the escapes are gone."""
+"""Zero width: keeps ``:word:`` from becoming an icon and an address from becoming a link behind the escapes' back."""
 _ALIVE = re.compile(r"(:(?=\w)|://|@|(?:^|(?<=\W))www(?=\.))", re.IGNORECASE)
 
 

@@ -87,7 +87,7 @@ class Points:
 
 def points_of(rows: Iterable[Sequence[Any]]) -> Points:
     """Columns from rows of :attr:`Points.COLUMNS`. Equal words and values are kept once."""
-    columns = dict(zip(Points.COLUMNS, zip(*rows, strict=True), strict=False)) or {name: () for name in Points.COLUMNS}
+    columns = dict(zip(Points.COLUMNS, zip(*rows, strict=True), strict=False)) or dict.fromkeys(Points.COLUMNS, ())
     told = np.where(_floats(columns["confirmed"]) > 0, _floats(columns["confirmed_throughput"]), np.nan)
     searched = _floats(columns["throughput"])
     return Points(

@@ -17,16 +17,17 @@ VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 MAX_SPLIT_SIZE_MIB = 256
 _DOCUMENT = "PyTorch documentation, notes on CUDA semantics, memory management, PYTORCH_ALLOC_CONF"
 
-_SETTINGS = {
+SETTINGS = {
     "default": "",
     "expandable_segments": "expandable_segments:True",
     "max_split_size": f"max_split_size_mb:{MAX_SPLIT_SIZE_MIB}",
 }
+"""The variables' text by value of the knob."""
 
 
 def _environment(value: str) -> Mapping[str, str]:
     """The empty text for ``default`` too: an inherited setting would make the trial something else than it says."""
-    return dict.fromkeys(VARIABLES, _SETTINGS[value])
+    return dict.fromkeys(VARIABLES, SETTINGS[value])
 
 
 def _refuse(value: str, facts: Facts) -> str | None:

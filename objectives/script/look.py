@@ -20,6 +20,7 @@ from objectives.knobs.knob import Facts, facts_to_mapping
 from objectives.measure.hardware import describe, list_devices
 from objectives.script.executed import executed
 from objectives.script.grammar import GrammarError
+from objectives.script.launchers import ranks_of
 from objectives.script.template import Template
 from objectives.trial.capability import LIBRARIES, compiler_reason, installed
 
@@ -33,6 +34,11 @@ def run(request: RunRequest, channel: Channel) -> None:
     channel.phase("import")
     template = Template.of(request.objective.settings)
     folder = Path(request.objective.folder)
+    ranks = ranks_of(request.objective.settings)
+    if request.device == "cuda" and ranks > 1:
+        raise ObjectiveError(
+            f"objective.command: it starts {ranks} ranks, and a run has one GPU: start one rank, or set 'device: cpu'"
+        )
     require_startable(template, request.objective.settings, folder, request.answer.get("base", {}))
     channel.send("answer", facts=facts_to_mapping(facts_of(template, request.device, request.device_uuid)))
     channel.phase("done")
@@ -88,14 +94,16 @@ def require_startable(template: Template, settings: Mapping[str, Any], folder: P
                 config, global_batch_size=config.micro_batch_size, seed=0, folder=folder, run_folder=Path(run_folder)
             )
     except GrammarError as error:
-        raise ObjectiveError(str(error)) from error
+        raise ObjectiveError(f"objective.patch: {error}") from error
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     program = filled.arguments[0]
     if shutil.which(program if os.sep not in program else str(folder / program), path=path) is None:
-        raise ObjectiveError(f"the command starts {program!r}, and there is no such program (looked through PATH)")
+        raise ObjectiveError(
+            f"objective.command: it starts {program!r}, and there is no such program (looked through PATH)"
+        )
     script = executed(settings, str(folder)).script
     if script is not None and not Path(script).is_file():
-        raise ObjectiveError(f"the command names the script {script}, and there is no such file")
+        raise ObjectiveError(f"objective.command: it names the script {script}, and there is no such file")
 
 
 def _first_words(template: Template) -> dict[str, Any]:

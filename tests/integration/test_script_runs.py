@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from children import finish, lives, pids_in, wait_for
 from script_runs import TINY, log_of, run_script
+
+from objectives.contract import ObjectiveReference
+from objectives.script.following import START
+from objectives.trial.protocol import RunRequest
+from tuner.work.launcher import Launcher
 
 
 @pytest.mark.case("B07", "C06")
@@ -114,7 +122,7 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
 def test_a_dry_look_finds_what_cannot_start(tmp_path: Path, command: list[str], words: str) -> None:
     settings = {"patch": {"file": "nowhere.yaml", "values": {"a": 1}}} if "{patched_file}" in command else {}
     end = run_script(tmp_path, command, purpose="capability", config={}, settings=settings)
-    (record,) = end.ending.chain
+    record = end.ending.chain[0]
     assert record.cls == "objectives.contract.ObjectiveError"
     assert re.search(words, record.text)
 
@@ -172,3 +180,38 @@ def test_another_sitecustomize_still_runs_and_the_script_s_path_is_its_own(tmp_p
     said = log_of(tmp_path)
     assert f"chained yes {tmp_path / 'sitecustomize.py'}" in said
     assert "ours []" in said
+
+
+@pytest.mark.case("A21", "G01")
+def test_nothing_of_a_killed_run_survives(tmp_path: Path) -> None:
+    """The script, and what it has put into sessions of its own."""
+    (tmp_path / "sleeps.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)\n"
+    )
+    settings = {"command": ["python", "sleeps.py"], "environment": {}}
+    reference = ObjectiveReference(kind="script", settings=settings, folder=str(tmp_path))
+    asked = RunRequest(run="killed-script", purpose="search", objective=reference)
+    with Launcher() as launcher:
+        process = launcher.start(asked, tmp_path / "log")
+        pids = wait_for(lambda: len(pids_in(tmp_path / "pids")) == 2 and pids_in(tmp_path / "pids"), "it sleeps")
+        process.kill("cancelled")
+        finish(process)
+        assert not any(lives(pid) for pid in pids)
+
+
+def test_a_script_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Where even the template is gone, the kernel ends it."""
+    code = (
+        "import os, subprocess, sys, time\n"
+        f"command = [sys.executable, '-I', '-S', {str(START)!r}, str(os.getpid()), 'sleep', '600']\n"
+        "print(subprocess.Popen(command).pid, flush=True); time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        wait_for(lambda: Path(f"/proc/{pid}/comm").read_text().strip() == "sleep", "it has become the command")
+        parent.kill()
+        wait_for(lambda: not lives(pid), "it has died as well")

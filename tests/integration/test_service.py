@@ -15,7 +15,6 @@ from sqlalchemy import text
 
 from storage import studies, workers
 
-
 CONNECTIONS = text("SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1")
 
 

@@ -6,6 +6,7 @@ import click
 
 from tuner.cli.options import answer, debug_option, json_option
 from tuner.cli.service_commands import COMMANDS, rebuild_optuna
+from tuner.cli.trainer_commands import TRAINER_COMMANDS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -160,5 +161,5 @@ def check(as_json: bool) -> None:
 
 
 db.add_command(rebuild_optuna)
-for _command in COMMANDS:
+for _command in (*COMMANDS, *TRAINER_COMMANDS):
     tuner.add_command(_command)

@@ -142,11 +142,13 @@ def _front_table(out: Console, trials: Sequence[Document], reference: Mapping[st
             str(trial["number"]),
             words.rate(trial.get("throughput"), trial.get("throughput_unit")),
             words.size(trial.get("peak_memory_bytes")),
+            words.size(trial.get("predicted_peak_memory_bytes")),
             words.knobs(trial.get("config") or {}, reference) or "nothing",
         )
         for trial in sorted(trials, key=lambda trial: -(trial.get("throughput") or 0.0))
     ]
-    table(out, ("trial", "throughput", "peak memory", head), rows, right=("trial", "throughput", "peak memory"))
+    numbers = ("trial", "throughput", "peak memory", "predicted")
+    table(out, (*numbers, head), rows, right=numbers)
 
 
 def _answer(out: Console, result: Document) -> None:
@@ -189,6 +191,7 @@ def _side_by_side(out: Console, columns: Sequence[tuple[str, Document]]) -> None
         ("throughput", *(words.rate(trial.get("throughput"), trial.get("throughput_unit")) for trial in trials)),
         ("95 % interval", *(words.interval(trial.get("throughput_interval")) or words.NOTHING for trial in trials)),
         ("peak memory", *(words.size(trial.get("peak_memory_bytes")) for trial in trials)),
+        ("predicted", *(words.size(trial.get("predicted_peak_memory_bytes")) for trial in trials)),
         *_knob_rows([trial.get("config") or {} for trial in trials]),
     ]
     table(out, ("", *(name for name, _ in columns)), rows)

@@ -1,4 +1,4 @@
-"""A command line as it stands in a file: launcher, script, ``--options``, variables. Split into words, never run. Pure."""
+"""A command line in a file: launcher, script, ``--options``, variables. Split into words, never run. Pure."""
 
 from __future__ import annotations
 

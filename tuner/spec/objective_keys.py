@@ -190,7 +190,8 @@ def check_objective(
         line = line_of(("objective", "kind"), lines)
         return ("", {}), [SpecProblem(where="objective.kind", reason=found[0], fix=found[1], line=line)]
     own = kind not in KINDS
-    _, problems = check_shape(OwnKeys if own else KINDS[str(kind)], dict(values), at=("objective",), lines=lines)
+    given = {key: {} if key == "data" and value is None else value for key, value in values.items()}
+    _, problems = check_shape(OwnKeys if own else KINDS[str(kind)], given, at=("objective",), lines=lines)
     if not own:
         problems += _model_problems(values.get("model"), lines)
     settings = values.get("settings") if own else _without_empty(values)

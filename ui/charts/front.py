@@ -80,9 +80,12 @@ def front_figure(picture: Picture, choices: Choices) -> go.Figure:
     _add_trials(figure, (picture, choices), shown, (x, y), hover)
     _add_front_line(figure, picture, choices, (x, y))
     _add_marks(figure, picture, (x, y))
-    add_strip(figure, points, picture.limit_bytes, scale)
+    has_strip = add_strip(figure, points, picture.limit_bytes, scale, hover)
     _add_limit(figure, picture, x, scale)
-    return _laid_out(figure, picture, choices, unit)
+    _lay_out(figure, picture, choices, unit)
+    if has_strip:
+        figure.update_layout(xaxis={"anchor": "y2"}, yaxis={"domain": [0.13, 1]})
+    return figure
 
 
 def heights(picture: Picture, axis: YAxis) -> Floats:
@@ -150,7 +153,9 @@ def _add_trials(
     shapes = look.shapes_for(points.values(choices.shape) if choices.shape else (None,))
     inside = points.feasible(picture.limit_bytes)
     for value in values:
-        mine = [at for at in np.flatnonzero(shown) if not choices.colour or points.configs[at].get(choices.colour) == value]
+        mine = [
+            at for at in np.flatnonzero(shown) if not choices.colour or points.configs[at].get(choices.colour) == value
+        ]
         if not mine:
             continue
         name = words.value(value) if choices.colour else "trials"
@@ -177,8 +182,8 @@ def _add_shape_legend(figure: go.Figure, knob: str, shapes: Mapping[Any, str]) -
         marker = {"symbol": shape, "color": look.GREY, "size": 9}
         figure.add_trace(
             go.Scatter(
-                x=[None], y=[None], mode="markers", name=chart_text(words.value(value)), marker=marker, hoverinfo="skip",
-                legendgroup="shape", legendgrouptitle={"text": chart_text(knob)},
+                x=[None], y=[None], mode="markers", name=chart_text(words.value(value)), marker=marker,
+                hoverinfo="skip", legendgroup="shape", legendgrouptitle={"text": chart_text(knob)},
             )
         )  # fmt: skip
 
@@ -199,7 +204,9 @@ def _add_predictions(figure: go.Figure, points: Points, shown: NDArray[np.bool_]
 
 def _add_bounds(figure: go.Figure, points: Points, x: Floats, y: Floats, hover: Hover) -> None:
     """Trials that were stopped because others beat them: not faster than here."""
-    mine = [at for at, each in enumerate(points.outcomes) if each == "pruned" and np.isfinite(x[at]) and np.isfinite(y[at])]
+    mine = [
+        at for at, each in enumerate(points.outcomes) if each == "pruned" and np.isfinite(x[at]) and np.isfinite(y[at])
+    ]
     if not mine:
         return
     figure.add_trace(
@@ -220,21 +227,24 @@ def _add_front_line(figure: go.Figure, picture: Picture, choices: Choices, place
     ats = [at for at in ats if np.isfinite(y[at])]
     if not ats:
         return
-    share = picture.ranks if choices.y == "per_device" else 1
-    bounds = [picture.intervals.get(points.numbers[at]) for at in ats]
     figure.add_trace(
         go.Scatter(
             x=x[ats], y=y[ats], mode="lines", name="front", hoverinfo="skip", legendgroup="more",
-            line={"color": look.WINNER, "width": 2, "shape": "hv"},
-            error_y={
-                "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": look.WINNER,
-                "array": [0 if each is None else max(each[1] / share - y[at], 0) for at, each in zip(ats, bounds, strict=True)],
-                "arrayminus": [
-                    0 if each is None else max(y[at] - each[0] / share, 0) for at, each in zip(ats, bounds, strict=True)
-                ],
-            },
+            line={"color": look.WINNER, "width": 2, "shape": "hv"}, error_y=_bars(picture, choices, ats, y),
         )
     )  # fmt: skip
+
+
+def _bars(picture: Picture, choices: Choices, ats: Sequence[int], y: Floats) -> dict[str, Any]:
+    """The 95 % intervals of the front's trials; no bar where there is none."""
+    share = picture.ranks if choices.y == "per_device" else 1
+    bounds = [picture.intervals.get(picture.points.numbers[at]) for at in ats]
+    pairs = list(zip((float(y[at]) for at in ats), bounds, strict=True))
+    return {
+        "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": look.WINNER,
+        "array": [0.0 if each is None else max(each[1] / share - middle, 0.0) for middle, each in pairs],
+        "arrayminus": [0.0 if each is None else max(middle - each[0] / share, 0.0) for middle, each in pairs],
+    }  # fmt: skip
 
 
 def _add_marks(figure: go.Figure, picture: Picture, place: tuple[Floats, Floats]) -> None:
@@ -281,8 +291,8 @@ def _add_limit(figure: go.Figure, picture: Picture, x: Floats, scale: float) -> 
     largest = float(np.nanmax(seen, initial=0.0))
     if largest and limit > FAR_LIMIT * largest:
         figure.add_annotation(
-            text=f"{name} →", xref="paper", yref="paper", x=1, y=1.0, yanchor="bottom", xanchor="right", showarrow=False,
-            font={"color": look.BAD},
+            text=f"{name} →", xref="paper", yref="paper", x=1, y=1.0, yanchor="bottom", xanchor="right",
+            showarrow=False, font={"color": look.BAD},
         )  # fmt: skip
         return
     figure.add_vline(x=limit, line={"color": look.BAD, "width": 1.6, "dash": "dash"})
@@ -292,14 +302,11 @@ def _add_limit(figure: go.Figure, picture: Picture, x: Floats, scale: float) -> 
     )  # fmt: skip
 
 
-def _laid_out(figure: go.Figure, picture: Picture, choices: Choices, unit: str) -> go.Figure:
+def _lay_out(figure: go.Figure, picture: Picture, choices: Choices, unit: str) -> None:
     look.framed(figure, height=560, hovermode="closest", dragmode="select", clickmode="event+select")
     figure.update_xaxes(title=f"peak memory, {unit}", rangemode="normal")
     figure.update_yaxes(
-        title=y_title(choices.y, picture.points.unit), tickformat="~s" if choices.y != "mfu" else ".0%", domain=[0.13, 1],
+        title=y_title(choices.y, picture.points.unit), tickformat="~s" if choices.y != "mfu" else ".0%",
     )  # fmt: skip
     if choices.log:
         figure.update_yaxes(type="log", dtick=None)
-    if "yaxis2" in figure.layout:
-        figure.update_layout(yaxis2={"domain": [0, 0.09], "type": "linear"})
-    return figure

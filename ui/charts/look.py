@@ -52,7 +52,7 @@ def framed(figure: go.Figure, *, height: int, **layout: Any) -> go.Figure:
         height=height,
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hoverlabel={"align": "left", "font": {"size": 12}},
-        legend={"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0, "font": {"size": 12}},
+        legend={"orientation": "h", "y": -62 / (height - 60), "yanchor": "top", "x": 0, "font": {"size": 12}},
         uirevision="kept",
         **layout,
     )

@@ -95,6 +95,5 @@ def _ask(action: Action, name: str) -> None:
 def _do(action: Action, name: str) -> None:
     with guarded():
         action.act(name)
-        st.cache_resource.clear() if False else None
         st.toast(f"{markdown(name)}: {action.done}", icon=f":material/{action.icon}:")
         st.rerun()

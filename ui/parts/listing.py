@@ -66,8 +66,8 @@ def best_text(each: StudyOverview) -> str:
 
 
 def speedup_text(each: StudyOverview) -> str:
-    """The confirmed speed-up over the baseline; empty without one."""
-    return "" if each.speedup is None else words.times(each.speedup)
+    """The confirmed speed-up over the baseline."""
+    return "no speed-up yet" if each.speedup is None else f"{words.times(each.speedup)} the baseline"
 
 
 def ago(seconds: float) -> str:

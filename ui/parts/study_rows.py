@@ -12,9 +12,7 @@ from ui import links
 from ui.parts import actions, listing
 from ui.plain import markdown, shortened
 
-PAGE = 15
-WIDTHS = (3.2, 1.3, 2.4, 1.5, 1.0, 1.7, 1.2, 1.3)
-HEADS = ("Study", "Status", "Device", "Best", "Speed-up", "Trials", "Changed", "")
+PAGE = 20
 
 
 def draw(found: Sequence[StudyOverview], of: int) -> None:
@@ -24,30 +22,30 @@ def draw(found: Sequence[StudyOverview], of: int) -> None:
         return
     pages = -(-len(found) // PAGE)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(f"{len(found):,} of {of:,} studies")
-        at = st.pagination(pages, key="page", bind="query-params") if pages > 1 else 1
-    for each in found[(at - 1) * PAGE : at * PAGE]:
-        _row(each)
+        st.caption(f"{len(found):,} of {of:,} studies" if len(found) != of else f"{of:,} studies", width="content")
+        at = st.pagination(pages, key="page", bind="query-params", max_visible_pages=5) if pages > 1 else 1
+    with st.container(border=True, gap=None, key="studies"):
+        for each in found[(at - 1) * PAGE : at * PAGE]:
+            _row(each)
 
 
 def _row(each: StudyOverview) -> None:
-    with st.container(border=True, key=f"study-{each.id}"):
-        cells = iter(st.columns(WIDTHS, vertical_alignment="center", gap="small"))
-        with next(cells):
-            st.page_link(links.STUDY_PAGE, label=markdown(shortened(each.name, 48)), query_params={"study": each.name})
-        with next(cells):
+    """Cells of fixed widths beside each other; on a narrow screen they flow onto further lines."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"study-{each.id}"):
+        st.page_link(
+            links.STUDY_PAGE,
+            label=f"**{markdown(shortened(each.name, 40))}**",
+            query_params={"study": each.name},
+            width=250,
+        )
+        with st.container(width=96):
             badge(each.status)
-        for text in (
-            each.device or "no device yet",
-            listing.best_text(each) or "no best yet",
-            listing.speedup_text(each) or "-",
-            listing.trials_text(each),
-            listing.ago((datetime.now(UTC) - each.updated_at).total_seconds()),
-        ):
-            with next(cells):
-                st.text(text)
-        with next(cells):
-            actions.menu(each.name, each.status, key=f"act-{each.id}")
+        st.text(each.device or "no device yet", width=190, wrap=False)
+        st.text(listing.best_text(each) or "no best yet", width=125, wrap=False)
+        st.text(listing.speedup_text(each), width=125, wrap=False)
+        st.text(listing.trials_text(each), width=125, wrap=False)
+        st.text(listing.ago((datetime.now(UTC) - each.updated_at).total_seconds()), width=95, wrap=False)
+        actions.menu(each.name, each.status, key=f"act-{each.id}")
 
 
 def badge(status: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-import time
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from tuner.search.planner.cost_model import CostModel
 from tuner.search.planner.edge import edge_after
 from tuner.search.planner.gain import expected_gain, front_gain, gain_of_all
 from tuner.search.planner.observation import Earlier, LoaderCapacity, Seen
-from tuner.search.planner.planner import Planner, PlannerOptions
+from tuner.search.planner.planner import Planner
 
 SMALL = {
     "micro_batch_size": (1, 2, 4, 8),
@@ -261,26 +264,38 @@ def test_the_best_is_the_expected_one_and_not_the_luckiest_reading():
     assert planner.best([]) is None
 
 
+QUICK = """
+import random, time
+from synthetic_device import KNOBS, Device
+from tuner.search.planner.planner import Planner, PlannerOptions
+
+knobs = {
+    **KNOBS, "micro_batch_size": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "compile": ("off", "default"),
+    "loader_workers": (0, 2, 4), "prefetch_factor": (2, 4), "pin_memory": (False, True),
+    "optimizer": ("adamw", "adamw-fused", "adamw-foreach"), "batching": ("padded", "packed"),
+}
+device = Device(seed=0, knobs=knobs, global_batch=96)
+device.configs = device.configs[:20_000]
+chance = random.Random(0)
+seen = [device.run(config, chance) for config in chance.sample(device.configs, 500)]
+endless = PlannerOptions(stop_share=0.0, stop_risk=0.0)
+planner = Planner(device.candidates(), limit_bytes=device.limit_bytes, device_kind="cuda", options=endless)
+took = []
+for _ in range(4):
+    start = time.thread_time()
+    assert planner.plan(seen).config is not None
+    took.append(time.thread_time() - start)
+print(len(device.configs), min(took))
+"""
+
+
 def test_one_proposal_is_quick_with_500_runs_and_20000_candidates():
-    knobs = {
-        **KNOBS, "micro_batch_size": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "compile": ("off", "default"),
-        "loader_workers": (0, 2, 4), "prefetch_factor": (2, 4), "pin_memory": (False, True),
-        "optimizer": ("adamw", "adamw-fused", "adamw-foreach"), "batching": ("padded", "packed"),
-    }  # fmt: skip
-    device = Device(seed=0, knobs=knobs, global_batch=96)
-    device.configs = device.configs[:20_000]
-    chance = random.Random(0)
-    seen = [device.run(config, chance) for config in chance.sample(device.configs, 500)]
-    planner = Planner(
-        device.candidates(), limit_bytes=device.limit_bytes, device_kind="cuda",
-        options=PlannerOptions(stop_share=0.0, stop_risk=0.0),
+    """Seconds of one thread, so that a busy machine does not fail it: 0.04 to 0.05; twice that is slack."""
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    made = subprocess.run(
+        [sys.executable, "-c", QUICK], capture_output=True, text=True, check=True,
+        env={**os.environ, **one, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )  # fmt: skip
-    planner.plan(seen)
-    took = []
-    for _ in range(3):
-        start = time.thread_time()
-        assert planner.plan(seen).config is not None
-        took.append(time.thread_time() - start)
-    assert len(device.configs) == 20_000
-    assert min(took) < 0.5  # seconds of this thread; 0.05 is the aim on a quiet machine: see the sampler's docstring
-    print(min(took))
+    candidates, seconds = made.stdout.split()
+    assert int(candidates) == 20_000
+    assert float(seconds) < 0.1

@@ -31,7 +31,7 @@ from tuner.search.planner.priors import (
     UNKNOWN,
     KnobPrior,
 )
-from tuner.search.planner.structure import Beliefs, Points, Structure, joined
+from tuner.search.planner.structure import Beliefs, Points, Structure, joined, thinned
 
 MOST_EARLIER = 150
 """Runs of earlier studies that are used, the fastest of each."""
@@ -70,7 +70,7 @@ class CostModel:
         past = [run for study in earlier for run in _fastest(study.seen)]
         self.mine, coded = candidates.extended([run.config for run in (*seen, *past)] + list(running))
         self._candidates = candidates
-        known = rows_of(coded, np.arange(len(seen)))
+        self.theirs = known = rows_of(coded, np.arange(len(seen)))
         self._waits = waits = tells_of_loading(self.mine, seen, capacities)
         self.loader = Loader(self.mine, known, seen, capacities) if waits else None
         self._structure = Structure(self.mine, rate_beliefs(self._kind, waits))
@@ -167,7 +167,7 @@ class CostModel:
         noise = np.array([self._variance(run) for run in runs])
         exact = np.array([run.measured and not run.is_bound for run in runs], dtype=np.bool_)
         below = np.array([run.measured and run.is_bound for run in runs], dtype=np.bool_)
-        kept, cut = np.flatnonzero(exact), np.flatnonzero(below)
+        kept, cut = (thinned(rows, rates[rows]) for rows in (np.flatnonzero(exact), np.flatnonzero(below)))
         return points.at(kept), rates[kept], noise[kept], (points.at(cut), rates[cut])
 
     def _points_of(self, configs: Sequence[Config], coded: Encoded, study: int, similarity: float) -> Points:

@@ -21,7 +21,7 @@ AS_STATED = 0.6
 """Belief that the limit is what fits."""
 FALLS_OFF = 0.06
 """Of what is below, in logarithms: the mean distance."""
-FAR_BELOW = 0.02
+FAR_BELOW = 0.002
 """Belief that it is anything else, in equal parts: a limit that is no limit of this kind of memory at all."""
 SURPRISE = 1e-4
 """Chance of anything the model holds impossible."""
@@ -57,7 +57,7 @@ class Edge:
         z = (self.limit_bytes * SHARES[:, None] - mean_bytes[None, :]) / np.maximum(
             error_bytes, LEAST_ERROR * self.limit_bytes
         )[None, :]
-        made: Floats = self.weights @ normal_cdf(z)
+        made: Floats = np.minimum(self.weights @ normal_cdf(z), 1.0)
         return made
 
     def rough_chances(self, mean_bytes: Floats, error_bytes: Floats) -> Floats:

@@ -52,9 +52,12 @@ def front_gain(rates: Floats, peaks: Floats, front: Sequence[tuple[float, float]
     if not front:
         return np.zeros(len(rates))
     best = max(rate for rate, _ in front)
-    ordered = sorted(front, key=lambda each: each[1])
+    ordered: list[tuple[float, float]] = []
+    for rate, peak in sorted(front, key=lambda each: (each[1], -each[0])):
+        if not ordered or rate > ordered[-1][0]:
+            ordered.append((rate, peak))
     edges = np.array([*(peak for _, peak in ordered), limit_bytes])
-    heights = np.maximum.accumulate(np.array([rate for rate, _ in ordered]))
+    heights = np.array([rate for rate, _ in ordered])
     lower = np.concatenate([[0.0], heights])  # dominated throughput below each edge
     starts = np.concatenate([[0.0], edges[:-1]])
     area = np.zeros(len(rates))

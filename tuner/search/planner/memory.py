@@ -20,6 +20,7 @@ from tuner.search.planner.edge import Edge, edge_after
 from tuner.search.planner.observation import Seen
 from tuner.search.planner.peaks import LearnedPeaks, fitted, unmeasured_misfit
 from tuner.search.planner.priors import LOADER_KNOBS, MICRO_BATCH
+from tuner.search.planner.structure import thinned
 
 CONFIDENCE_Z = 1.96
 """Half-width of a 95 % bar in standard deviations."""
@@ -197,28 +198,32 @@ def _predictions(candidates: Candidates, places: Codes) -> Predictions:
 
 
 def _memory_model(candidates: Candidates, seen: Sequence[Seen], kind: str, told: Sequence[_Misfit] = ()) -> MemoryModel:
-    observed = [
-        Observation(
-            config=run.config,
-            predicted_bytes=round(float(candidates.predicted_peak_bytes[place])),
-            measured_bytes=run.peak_memory_bytes,
-            wide=bool(candidates.wide[place]),
-        )
+    runs = _told_peaks(candidates, seen)
+    observed = [_observation(candidates, place, peak) for place, peak in runs]
+    observed += [_observation(candidates, each.place, round(each.bytes)) for each in told]
+    return MemoryModel(observed, _prior(kind), outside=False)
+
+
+def _told_peaks(candidates: Candidates, seen: Sequence[Seen]) -> list[tuple[int, int]]:
+    """Place and measured peak of the runs whose configuration has a prediction; of very many, the largest and a few."""
+    pairs = [
+        (place, run.peak_memory_bytes)
         for run in seen
         if run.peak_memory_bytes is not None
         and (place := candidates.place(run.config)) is not None
         and np.isfinite(candidates.predicted_peak_bytes[place])
     ]
-    observed += [
-        Observation(
-            config=candidates.configs[each.place],
-            predicted_bytes=round(float(candidates.predicted_peak_bytes[each.place])),
-            measured_bytes=round(each.bytes),
-            wide=bool(candidates.wide[each.place]),
-        )
-        for each in told
-    ]
-    return MemoryModel(observed, _prior(kind), outside=False)
+    kept = thinned(np.arange(len(pairs)), np.array([float(peak) for _, peak in pairs]))
+    return [pairs[row] for row in kept]
+
+
+def _observation(candidates: Candidates, place: int, peak_bytes: int) -> Observation:
+    return Observation(
+        config=candidates.configs[place],
+        predicted_bytes=round(float(candidates.predicted_peak_bytes[place])),
+        measured_bytes=peak_bytes,
+        wide=bool(candidates.wide[place]),
+    )
 
 
 def _prior(kind: str) -> Prior:

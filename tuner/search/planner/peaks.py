@@ -11,7 +11,7 @@ from tuner.search.planner.edge import edge_after
 from tuner.search.planner.effects import learn
 from tuner.search.planner.observation import MEASURED, Seen
 from tuner.search.planner.priors import LOADER_KNOBS, PEAK, PEAK_FIXED_SAMPLES, PEAK_UNKNOWN, KnobPrior
-from tuner.search.planner.structure import Beliefs, Points, Structure
+from tuner.search.planner.structure import Beliefs, Points, Structure, thinned
 
 PEAK_ERROR = 0.02
 """Relative error of a peak beside what the effects explain: allocators round."""
@@ -29,9 +29,11 @@ class LearnedPeaks:
     """
 
     def __init__(self, mine: Encoded, theirs: Encoded, seen: Sequence[Seen], limit_bytes: float | None) -> None:
-        limit, stated = (_most(seen), False) if limit_bytes is None else (limit_bytes, True)
+        limit = _most(seen) if limit_bytes is None else limit_bytes
+        stated = limit_bytes is not None or not any(run.peak_memory_bytes for run in seen)
         measured = np.array([row for row, run in enumerate(seen) if run.peak_memory_bytes], dtype=np.intp)
         failed = np.array([row for row, run in enumerate(seen) if unmeasured_misfit(run)], dtype=np.intp)
+        measured = thinned(measured, -np.abs([np.log((seen[row].peak_memory_bytes or 1) / limit) for row in measured]))
         peaks = np.log([float(seen[row].peak_memory_bytes or 1) for row in measured])
         self._level = float(np.median(peaks)) if len(measured) else float(np.log(limit / 2))
         structure = Structure(mine, _peak_beliefs())
@@ -58,8 +60,8 @@ class LearnedPeaks:
 
 
 def _most(seen: Sequence[Seen]) -> float:
-    """Without a limit: the most that may be possible; 1 where no peak was ever measured (only ratios count then)."""
-    return ABOVE_MEASURED * max((float(run.peak_memory_bytes) for run in seen if run.peak_memory_bytes), default=1.0)
+    """Without a limit: the most that may be possible; 1 where no peak was measured: then peaks are shares of it."""
+    return ABOVE_MEASURED * max((float(run.peak_memory_bytes) for run in seen if run.peak_memory_bytes), default=0.25)
 
 
 def _fitted_unmeasured(run: Seen) -> bool:

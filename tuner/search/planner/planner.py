@@ -164,7 +164,7 @@ class Planner:
 
     def _view(self, seen: Sequence[Seen], running: Sequence[Config]) -> _View:
         costs = self.costs(seen, running)
-        mine, theirs = self.candidates.extended([run.config for run in seen])
+        mine, theirs = costs.mine, costs.theirs
         memory = Memory(
             self.candidates,
             mine,

@@ -29,12 +29,16 @@ class KnobPrior:
         couples: How strongly it interacts with other knobs: the spread of a pair's own effect is
             :data:`PAIR_SPREAD` x sqrt(couples of one x couples of the other).
         octaves: For ordered integers, the distance in factors of two over which effects stay alike.
+        kin: Values that act through the same thing (the matrix units; a compiler), ...
+        kinship: ... and the correlation of their effects.
     """
 
     means: Mapping[KnobValue, float] = field(default_factory=dict)
     spread: float = 0.2
     couples: float = 0.4
     octaves: float = 2.0
+    kin: frozenset[KnobValue] = frozenset()
+    kinship: float = 0.9
 
 
 PAIR_SPREAD = 0.10
@@ -54,6 +58,11 @@ goes as 1 + floor/micro-batch. A GPU's floor is worth a sample or two of a small
 CACHE: Mapping[str, tuple[float, float]] = {"cuda": (64.0, 0.0), "cpu": (8.0, 0.05)}
 """Micro-batch from which on activations outgrow the caches, and what each doubling beyond costs in log throughput."""
 
+_HALF = frozenset[KnobValue]({"fp16-mixed", "bf16-mixed", "bf16-true"})
+_COMPILED = frozenset[KnobValue]({"default", "reduce-overhead", "max-autotune"})
+_FUSED_ATTENTION = frozenset[KnobValue]({"sdpa", "flash_attention_2"})
+_RECOMPUTED = frozenset[KnobValue]({"selective", "full"})
+
 _SHARED: Mapping[str, KnobPrior] = {
     "batching": KnobPrior(means={"length-grouped": 0.25, "packed": 0.35}, spread=0.3, couples=0.5),
     "allocator": KnobPrior(spread=0.02, couples=0.05),
@@ -68,13 +77,25 @@ RATE: Mapping[str, Mapping[str, KnobPrior]] = {
         **_SHARED,
         MICRO_BATCH: KnobPrior(spread=0.12, couples=0.6, octaves=2.5),
         "precision": KnobPrior(
-            means={"tf32": 0.6, "fp16-mixed": 0.8, "bf16-mixed": 0.85, "bf16-true": 1.0}, spread=0.3, couples=0.6
+            means={"tf32": 0.6, "fp16-mixed": 0.8, "bf16-mixed": 0.85, "bf16-true": 1.0},
+            spread=0.3,
+            couples=0.6,
+            kin=_HALF,
+            kinship=0.95,
         ),
-        "activation_checkpointing": KnobPrior(means={"selective": -0.1, "full": -0.25}, spread=0.06, couples=0.25),
-        "attention": KnobPrior(means={"eager": -0.15, "flash_attention_2": 0.03, "flex_attention": -0.1}, spread=0.12),
+        "activation_checkpointing": KnobPrior(
+            means={"selective": -0.1, "full": -0.25}, spread=0.08, couples=0.25, kin=_RECOMPUTED, kinship=0.5
+        ),
+        "attention": KnobPrior(
+            means={"eager": -0.15, "flash_attention_2": 0.03, "flex_attention": -0.1}, spread=0.12, kin=_FUSED_ATTENTION
+        ),
         "loss": KnobPrior(means={"chunked": -0.04}, spread=0.06, couples=0.25),
         "compile": KnobPrior(
-            means={"default": 0.15, "reduce-overhead": 0.18, "max-autotune": 0.2}, spread=0.15, couples=0.5
+            means={"default": 0.15, "reduce-overhead": 0.18, "max-autotune": 0.2},
+            spread=0.15,
+            couples=0.5,
+            kin=_COMPILED,
+            kinship=0.8,
         ),
         "optimizer": KnobPrior(means={"adamw-fused": 0.03, "adamw-8bit": -0.02}, spread=0.05, couples=0.2),
         "memory_format": KnobPrior(means={"channels_last": 0.15}, spread=0.2, couples=0.5),
@@ -83,12 +104,20 @@ RATE: Mapping[str, Mapping[str, KnobPrior]] = {
         **_SHARED,
         MICRO_BATCH: KnobPrior(spread=0.12, couples=1.0, octaves=1.5),
         "precision": KnobPrior(
-            means={"fp16-mixed": -0.5, "bf16-mixed": 0.5, "bf16-true": 0.6}, spread=0.4, couples=1.0
+            means={"fp16-mixed": -0.5, "bf16-mixed": 0.5, "bf16-true": 0.6},
+            spread=0.4,
+            couples=1.0,
+            kin=_HALF,
+            kinship=0.95,
         ),
-        "activation_checkpointing": KnobPrior(means={"selective": -0.12, "full": -0.22}, spread=0.1, couples=0.25),
-        "attention": KnobPrior(means={"eager": -0.05}, spread=0.15),
+        "activation_checkpointing": KnobPrior(
+            means={"selective": -0.12, "full": -0.22}, spread=0.1, couples=0.25, kin=_RECOMPUTED, kinship=0.5
+        ),
+        "attention": KnobPrior(spread=0.2),  # short sequences: either way
         "loss": KnobPrior(means={"chunked": -0.03}, spread=0.08, couples=0.3),
-        "compile": KnobPrior(means={"default": 0.1, "max-autotune": 0.1}, spread=0.15, couples=0.5),
+        "compile": KnobPrior(
+            means={"default": 0.1, "max-autotune": 0.1}, spread=0.15, couples=0.5, kin=_COMPILED, kinship=0.8
+        ),
         "optimizer": KnobPrior(means={"adamw-fused": 0.04, "adamw-foreach": 0.0}, spread=0.08, couples=0.3),
         "memory_format": KnobPrior(means={"channels_last": 0.1}, spread=0.2, couples=0.5),
     },

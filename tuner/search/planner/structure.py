@@ -17,6 +17,9 @@ from tuner.search.planner.priors import (
     KnobPrior,
 )
 
+MOST_RUNS = 160
+"""Runs a model learns from at most: its cost grows with their number cubed, what one more teaches becomes nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
@@ -158,6 +161,17 @@ class Structure:
         return np.concatenate([getattr(each, part)[codes[:, each.column]] for each in self.factors], axis=1)
 
 
+def thinned(rows: Codes, worth: Floats, most: int = MOST_RUNS) -> Codes:
+    """At most so many of these rows: the most worthy half, and of the others evenly from the best to the worst."""
+    if len(rows) <= most:
+        return rows
+    order = np.argsort(-worth, kind="stable")
+    top, rest = order[: most // 2], order[most // 2 :]
+    others = rest[np.linspace(0, len(rest) - 1, most - most // 2).round().astype(np.intp)]
+    made: Codes = np.sort(rows[np.concatenate([top, others])])
+    return made
+
+
 def joined(*parts: Points) -> Points:
     """One after the other."""
     return Points(
@@ -186,7 +200,8 @@ def _factor(column: int, name: str, values: Sequence[Value], beliefs: Beliefs) -
 def _alike(name: str, values: Sequence[Value], prior: KnobPrior) -> Floats:
     """How alike the values' effects are, 0 to 1, shape (values, values)."""
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return np.eye(len(values))
+        kin = np.array([value in prior.kin for value in values])
+        return np.where(np.outer(kin, kin), prior.kinship, 0.0) + np.diag(np.where(kin, 1 - prior.kinship, 1.0))
     steps = np.log2(1 + np.array([float(value or 0) for value in values]))
     if name == MICRO_BATCH:
         steps = np.log2(_sizes(values))

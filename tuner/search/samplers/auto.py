@@ -14,7 +14,7 @@ from objectives.knobs import canonical, config_key
 from storage.records import TrialRecord
 from tuner.search.front import best_trial
 from tuner.search.memory_order import outgrown
-from tuner.search.samplers.opening import changes
+from tuner.search.samplers.neighbours import changes
 from tuner.search.samplers.proposer import Exhausted, Proposer, SearchTask
 from tuner.search.space import EXACT_SIZE, Params
 from tuner.search.transfer import seen_of

@@ -6,7 +6,7 @@ Optuna is imported inside functions: the command line must start without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from objectives.config import KnobValue, TrainingConfig
 from objectives.knobs import config_key, knob
 from storage.records import TrialRecord
-from tuner.search.memory_guess import MemoryGuess, guess_memory
-from tuner.search.memory_order import MisfitMemory, frugality, learn_misfits, outgrown
+from tuner.search.memory_order import MisfitMemory, learn_misfits, outgrown
 from tuner.search.planner.observation import Earlier, LoaderCapacity
-from tuner.search.samplers.opening import changes, opening
+from tuner.search.samplers.neighbours import changes
 from tuner.search.space import Params, Space
 from tuner.search.told import CONSTRAINT, Told, told
 
@@ -68,7 +67,6 @@ class SearchTask:
         seed: Same rows and same seed give the same proposal.
         limit_bytes: What the peak may be at most; None for no limit.
         skip_misfits: Whether certain misfits are left out (``grid`` runs them too: its tables are complete).
-        delay_doubtful: Whether probable misfits wait until nothing else is left.
         predicted_misfits: Keys of configurations whose predicted peak certainly is over the limit; left out as well.
         predicted_peak_bytes: Raw predicted peaks by configuration key, of those that have one (this and all that
             follows is used by ``auto`` alone).
@@ -82,7 +80,6 @@ class SearchTask:
     seed: int = 0
     limit_bytes: int | None = None
     skip_misfits: bool = True
-    delay_doubtful: bool = False
     predicted_misfits: frozenset[str] = frozenset()
     predicted_peak_bytes: Mapping[str, int] = field(default_factory=dict)
     wide_predictions: frozenset[str] = frozenset()
@@ -101,17 +98,16 @@ class Free:
         self.stored: Mapping[str, TrialRecord] = {each.config_key: each for each in known}
         self.predicted = task.predicted_misfits if task.skip_misfits else frozenset[str]()
         self.misfits = learn_misfits(history, task.limit_bytes) if task.skip_misfits else MisfitMemory()
-        self.guess = guess_memory(history, task.limit_bytes) if task.delay_doubtful else MemoryGuess()
 
     def allows(self, config: TrainingConfig) -> bool:
-        """Not seen yet, and neither certain nor likely to need more than there is."""
+        """Not seen yet, and not certain to need more than there is."""
         return self._is_new(config_key(config)) and not self._misfit(config)
 
     def _is_new(self, key: str) -> bool:
         return key not in self.stored and key not in self.predicted
 
     def _misfit(self, config: TrainingConfig) -> bool:
-        return self.misfits.refuses(config) or self.guess.doubts(config)
+        return self.misfits.refuses(config)
 
     def configs(self) -> Iterable[TrainingConfig]:
         """All that are free, lazily, in the order of the space."""
@@ -136,32 +132,19 @@ class OptunaProposer:
     Attributes:
         make_sampler: Makes the sampler from a seed and the number of finished trials.
         trial_attributes: What else Optuna's own bookkeeping needs on the rebuilt trial number n.
-        opens: Whether the first proposals are those of :func:`opening`.
-        ranks_memory: False lets throughput alone rank what fits; memory is then the constraint and nothing more.
     """
 
     task: SearchTask
     make_sampler: Callable[[int, int], BaseSampler]
     trial_attributes: Callable[[int], dict[str, Any]] = field(default=lambda _number: {})
-    opens: bool = False
-    ranks_memory: bool = True
 
     def propose(self, history: Sequence[TrialRecord], running: Sequence[TrialRecord]) -> TrainingConfig | Exhausted:
         """See :class:`Proposer`."""
         free = Free(self.task, history, running)
         if next(iter(free.configs()), None) is None:
-            return self._last_resort(history, running)
-        if self.opens and (first := opening(self.task.space, history, free.allows, self._limit)) is not None:
-            return first
+            return free.exhausted()
         study = self._study(history, running)
         return self._ask(study, free)
-
-    def _last_resort(
-        self, history: Sequence[TrialRecord], running: Sequence[TrialRecord]
-    ) -> TrainingConfig | Exhausted:
-        """Of what is left, all of it doubtful, the configuration that usually needs least."""
-        free = Free(replace(self.task, delay_doubtful=False), history, running)
-        return min(free.configs(), key=frugality, default=None) or free.exhausted()
 
     def _ask(self, study: Study, free: Free) -> TrainingConfig | Exhausted:
         params: Params = {}
@@ -218,10 +201,7 @@ class OptunaProposer:
         )
 
     def _told(self, trial: TrialRecord) -> Told:
-        answer = told(trial.outcome or "infra", trial.throughput, trial.peak_memory_bytes, self._limit)
-        if self.ranks_memory or answer.values is None or self._limit is None:
-            return answer
-        return replace(answer, values=(answer.values[0], float(self._limit)))
+        return told(trial.outcome or "infra", trial.throughput, trial.peak_memory_bytes, self._limit)
 
     @property
     def _limit(self) -> int | None:
