@@ -19,6 +19,7 @@ from objectives.data.language import LanguageData, data_key, language_tokenizer,
 from objectives.data.prepared import need_facts, read_facts, settings_key, write_json
 from objectives.data.settings import TextData, read_settings
 from objectives.data.tokenizer import load_tokenizer, local_folder
+from objectives.model_shape import model_shape
 from objectives.pretrained import (
     ModelSource,
     count_parameters,
@@ -96,6 +97,7 @@ class CausalLM:
                 "data: leave `vocab_size` out, or make it larger"
             )
         facts["model_type"] = str(config.model_type)
+        facts["model_shape"] = model_shape(config.to_dict())
         facts["parameters"] = count_parameters(AutoModelForCausalLM, config, source)
         write_json(cache / f"{self._key}.json", facts)
         return facts

@@ -22,6 +22,7 @@ from objectives.data.images import (
 )
 from objectives.data.prepared import need_facts, once, read_facts, settings_key, write_json
 from objectives.data.settings import ImageData, read_settings
+from objectives.model_shape import model_shape
 from objectives.pretrained import (
     ModelSource,
     count_parameters,
@@ -92,6 +93,7 @@ class ImageClassifier:
         }
         config = self._config(source, facts)
         facts["model_type"] = str(config.model_type)
+        facts["model_shape"] = model_shape(config.to_dict())
         facts["parameters"] = count_parameters(AutoModelForImageClassification, config, source)
         facts["seconds"] = time.monotonic() - started
         write_json(cache / f"{self._key}.json", facts)

@@ -137,7 +137,7 @@ def figure(database: Database, study_id: int, *path: str) -> tuple[tuple[int, fl
         study_id: The study.
         path: Where it stands: ``"energy_joules"``, or ``"conditions", "power_watts"``.
     """
-    found = Trial.__table__.c.metrics
+    found: ColumnElement[Any] = Trial.__table__.c.metrics
     for name in path:
         found = found[name]
     number = found.as_float()

@@ -130,6 +130,35 @@ INIT = _fields(
 )
 """``init``."""
 
+LOOKUP = _fields(
+    ("query", "object", "What was asked for; null where it was left open."),
+    ("answer", "object", "The nearest confirmed configuration, with the fields below; null where nothing comes near."),
+    ("others", "list of objects", "`study`, `trial` and `differences` of the next ones."),
+)
+"""``lookup``."""
+
+ANSWER = _fields(
+    ("study", "text", "Where it was found."),
+    ("trial", "integer", "Its number there."),
+    ("config", "object", "Every knob, with `accumulation_steps` for the batch and ranks that were asked for."),
+    ("exact", "boolean", "Whether everything that was asked for is what was measured."),
+    ("differences", "list of text", "What is not, the weightiest first."),
+    ("stale", "list of text", "What has changed on this machine since; null where that cannot be judged from here."),
+    ("throughput", "number", "The confirmation's, on the device that was asked for; null when measured on another."),
+    ("throughput_unit", "text", "As above."),
+    ("throughput_interval", "[low, high]", "95 % interval; null without one."),
+    ("peak_memory_bytes", "integer", "What it needs, on the rows it was measured with."),
+    ("device", "text", "Where it was measured."),
+    ("memory_limit_bytes", "integer", "What the study allowed."),
+    ("found_under_cap", "boolean", "Whether that was a memory cap on a larger card."),
+    ("global_batch_size", "integer", "Samples per optimizer step; null where the study gives tokens."),
+    ("world_size", "integer", "Ranks it is for."),
+    ("confirmed_at", "text", "When the study ended; null when it has not."),
+    ("versions", "object", "Software it was measured with."),
+    ("renew", "text", "The command that measures it again."),
+)
+"""The answer of ``lookup``; ``tuner.best_config`` returns the same."""
+
 LIST = _fields(
     ("studies", "list of objects", "One a study, newest first; the fields below."),
 )
@@ -232,6 +261,8 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Estimate", commands="`tuner estimate`", fields=ESTIMATE),
     Layout(title="Export", commands="`tuner export`", fields=EXPORT),
     Layout(title="Init", commands="`tuner init`", fields=INIT),
+    Layout(title="Lookup", commands="`tuner lookup`", fields=LOOKUP),
+    Layout(title="Answer", commands="inside `tuner lookup`", fields=ANSWER),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),

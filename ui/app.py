@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from ui import access
 from ui.guard import guarded
 
 ICON = (
@@ -14,7 +15,9 @@ ICON = (
     "fill='none' stroke='%23D55E00' stroke-width='2.5'/%3E%3C/svg%3E"
 )
 """The browser's tab: a front, inside the page itself (an icon by name would be fetched from elsewhere)."""
-FOLDER = Path(__file__).parent / "pages"
+FOLDER = Path(__file__).parent / "screens"
+"""Not "pages": Streamlit runs what stands in a folder of that name past this script, and past its rules, when a fresh
+server is first asked for such a page's address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,7 @@ class Screen:
     """One page.
 
     Attributes:
-        file: In ``ui/pages``; its name without ending is the page's address.
+        file: In ``ui/screens``; its name without ending is the page's address.
         title: In the navigation and the browser's title.
         icon: A name of Material Symbols.
         default: Whether the bare address opens it.
@@ -35,7 +38,7 @@ class Screen:
     default: bool = False
     listed: bool = True
 
-    def page(self) -> st.Page:  # type: ignore[valid-type]
+    def page(self) -> st.Page:
         """As Streamlit wants it."""
         return st.Page(
             FOLDER / self.file,
@@ -48,8 +51,11 @@ class Screen:
 
 SCREENS = (
     Screen(file="studies.py", title="Studies", icon="science", default=True),
+    Screen(file="new_study.py", title="New study", icon="add_circle"),
     Screen(file="study.py", title="Study", icon="query_stats"),
     Screen(file="trial.py", title="Trial", icon="deployed_code", listed=False),
+    Screen(file="export.py", title="Export", icon="ios_share"),
+    Screen(file="workers.py", title="Workers", icon="memory"),
 )
 """Every page, in the order of the navigation."""
 
@@ -59,7 +65,8 @@ def main() -> None:
     st.set_page_config(page_title="Tightfit", page_icon=ICON, layout="wide")
     page = st.navigation([screen.page() for screen in SCREENS], position="top")
     with guarded():
-        page.run()
+        if access.admitted():
+            page.run()
 
 
 main()

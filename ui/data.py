@@ -1,7 +1,8 @@
 """The only reader between the screens and the store. Bounded queries, kept per version of a study.
 
 What a function returns is shared by all sessions: it is frozen and must not be changed. Nothing is kept longer than the
-study's version: the store raises that with every change of the study, a trial or a run.
+study's version: the store raises that with every change of the study, a trial or a run. Streamlit leaves arguments that
+begin with an underscore out of a key: only the store itself may be one, and its name stands beside it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ MOST_STUDIES = 2000
 WHOLE = 2000
 """Studies of more trials are answered from the trials that can matter: see :func:`_that_matter`."""
 MOST_MATTER = 1000
+ALIKE_SECONDS = 15.0
+MOST_ALIKE = 50
+"""Of so many of the newest studies one is looked for that knows what a new one will need."""
 OPEN: frozenset[StudyStatus] = frozenset({"queued", "running"})
 """A study of such a status may change any second."""
 
@@ -61,7 +65,7 @@ def list_studies() -> tuple[StudyOverview, ...]:
 
 
 @st.cache_resource(show_spinner=False, ttl=LIST_SECONDS, max_entries=2)
-def _listed(_place: str, _database: Database) -> tuple[StudyOverview, ...]:
+def _listed(place: str, _database: Database) -> tuple[StudyOverview, ...]:
     found = overview.list_studies(_database, limit=MOST_STUDIES)
     lost = lost_studies(_database, found)  # type: ignore[arg-type]
     return tuple(replace(each, status="paused", stop_reason=LOST) if each.id in lost else each for each in found)
@@ -89,7 +93,7 @@ def points(of: StudyRecord) -> Points:
 
 
 @st.cache_resource(show_spinner=False, max_entries=6)
-def _points(_place: str, study_id: int, _version: int, _database: Database) -> Points:
+def _points(place: str, study_id: int, version: int, _database: Database) -> Points:
     return points_of(trial_table.points(_database, study_id, *Points.COLUMNS))
 
 
@@ -100,7 +104,7 @@ def figures(of: StudyRecord, name: str) -> Mapping[int, float]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=12)
-def _figures(_place: str, study_id: int, _version: int, name: str, _database: Database) -> Mapping[int, float]:
+def _figures(place: str, study_id: int, version: int, name: str, _database: Database) -> Mapping[int, float]:
     return dict(trial_table.figure(_database, study_id, name))
 
 
@@ -111,15 +115,16 @@ def answer(of: StudyRecord) -> Mapping[str, Any]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _answer(_place: str, study_id: int, _version: int, _database: Database) -> Mapping[str, Any]:
+def _answer(place: str, study_id: int, version: int, _database: Database) -> Mapping[str, Any]:
     known = studies.get(_database, study_id)
     counted = trials.counts(_database, study_id)
-    if sum(counted.values()) <= WHOLE:
-        rows, done = trials.list_of(_database, study_id), runs.list_of(_database, study_id=study_id)
-    else:
-        rows, done = _that_matter(_database, study_id)
+    rows, done = _whole(_database, study_id) if sum(counted.values()) <= WHOLE else _that_matter(_database, study_id)
     spec = specs.from_mapping(known.spec)
     return {**summarise(known, rows, done, spec), "counts": counted}
+
+
+def _whole(database: Database, study_id: int) -> tuple[Sequence[TrialRecord], Sequence[RunRecord]]:
+    return trials.list_of(database, study_id), runs.list_of(database, study_id=study_id)
 
 
 def _that_matter(database: Database, study_id: int) -> tuple[Sequence[TrialRecord], Sequence[RunRecord]]:
@@ -139,7 +144,7 @@ def _that_matter(database: Database, study_id: int) -> tuple[Sequence[TrialRecor
 def view(of: StudyRecord) -> StudyView:
     """The study's rows as the answer and the export read them; not kept."""
     database = store()
-    rows, done = trials.list_of(database, of.id), runs.list_of(database, study_id=of.id)
+    rows, done = _whole(database, of.id)
     return StudyView(study=of, trials=rows, runs=done, spec=specs.from_mapping(of.spec))
 
 
@@ -227,6 +232,76 @@ def living_workers() -> tuple[WorkerRecord, ...]:
     database = store()
     moment = database.read(clock)
     return tuple(each for each in workers.list_all(database) if not is_expired(each, moment))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenWorker:
+    """A worker as it stands by the database's clock.
+
+    Attributes:
+        study: Name of the study it works on; None without one.
+        silent_seconds: Since it last spoke.
+        lost: Whether that is longer than its lease.
+    """
+
+    worker: WorkerRecord
+    study: str | None
+    silent_seconds: float
+    lost: bool
+
+
+def seen_workers(*, ended: bool = False) -> tuple[SeenWorker, ...]:
+    """The workers, the newest last; those that are gone as well with ``ended``."""
+    database = store()
+    moment = database.read(clock)
+    found = workers.list_all(database, ended=ended)
+    names = {each.id: each.name for each in list_studies()} if any(each.study_id for each in found) else {}
+    return tuple(
+        SeenWorker(
+            worker=each,
+            study=None if each.study_id is None else names.get(each.study_id),
+            silent_seconds=max(0.0, (moment - each.heartbeat_at).total_seconds()),
+            lost=each.ended_at is None and is_expired(each, moment),
+        )
+        for each in found
+    )
+
+
+def worker_runs() -> Mapping[str, RunRecord]:
+    """The run in progress of each worker that has one, by the worker's id."""
+    return {run.worker_id: run for run in runs.unfinished(store()) if run.worker_id is not None}
+
+
+def alike(objective: Mapping[str, Any]) -> tuple[StudyRecord, tuple[TrialRecord, ...]] | None:
+    """The newest study of the same objective that has been prepared, and its trials; None without one.
+
+    Args:
+        objective: Of the spec's identity: kind and settings.
+    """
+    database = store()
+    found = next(
+        (each for each in _prepared(database.safe_url, database) if each.identity["objective"] == objective), None
+    )
+    return None if found is None else (found, _whole(database, found.id)[0])
+
+
+@st.cache_resource(show_spinner=False, ttl=ALIKE_SECONDS, max_entries=2)
+def _prepared(place: str, _database: Database) -> tuple[StudyRecord, ...]:
+    found = studies.list_all(_database, limit=MOST_ALIKE)
+    return tuple(each for each in found if each.facts.get("facts") and each.identity.get("objective"))
+
+
+def handover_view(of: StudyRecord) -> StudyView:
+    """As :func:`view`, of the trials that can be handed over; kept per version."""
+    database = store()
+    return _handover_view(database.safe_url, of.id, of.version, of, database)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _handover_view(place: str, study_id: int, version: int, _of: StudyRecord, _database: Database) -> StudyView:
+    many = sum(trials.counts(_database, study_id).values()) > WHOLE
+    rows, done = (_that_matter if many else _whole)(_database, study_id)
+    return StudyView(study=_of, trials=rows, runs=done, spec=specs.from_mapping(_of.spec))
 
 
 def required(name: str) -> StudyRecord:

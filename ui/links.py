@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-STUDY_PAGE, TRIAL_PAGE, STUDIES_PAGE = "pages/study.py", "pages/trial.py", "pages/studies.py"
+STUDY_PAGE, TRIAL_PAGE, STUDIES_PAGE = "screens/study.py", "screens/trial.py", "screens/studies.py"
 PICKED = "trials"
 """Query parameter with the selected trials' numbers."""
 LAST_STUDY = "last study"
+KEPT, MOST_IN_ADDRESS = "picked", 100
 
 
 def chosen_study() -> str | None:
@@ -31,15 +32,20 @@ def chosen_trial() -> int | None:
 
 
 def picked_trials() -> tuple[int, ...]:
-    """The selected trials of the address, smallest first; what is no number is left out."""
-    numbers = (whole_number(each) for each in st.query_params.get(PICKED, "").split("."))
-    return tuple(sorted({each for each in numbers if each is not None}))
+    """The selected trials, smallest first: those of the address, else (too many for one) those of this session."""
+    if PICKED in st.query_params:
+        numbers = (whole_number(each) for each in st.query_params[PICKED].split("."))
+        return tuple(sorted({each for each in numbers if each is not None}))
+    study, numbers_kept = st.session_state.get(KEPT, (None, ()))
+    return tuple(numbers_kept) if study == st.query_params.get("study") else ()
 
 
 def pick_trials(numbers: Sequence[int]) -> None:
-    """Puts the selected trials into the address."""
-    if numbers:
-        st.query_params[PICKED] = ".".join(str(each) for each in sorted(set(numbers)))
+    """Selects these trials: in the address, as long as it stays one that can be sent to somebody."""
+    chosen = tuple(sorted(set(numbers)))
+    st.session_state[KEPT] = (st.query_params.get("study"), chosen if len(chosen) > MOST_IN_ADDRESS else ())
+    if 0 < len(chosen) <= MOST_IN_ADDRESS:
+        st.query_params[PICKED] = ".".join(map(str, chosen))
     elif PICKED in st.query_params:
         del st.query_params[PICKED]
 

@@ -8,6 +8,7 @@ same batches in every trial. Modes differ only in how a global batch is split.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 BATCHINGS = ("padded", "length-grouped", "packed")
@@ -74,6 +75,35 @@ def _global_batches(
             batch = longest_first(batch, lengths)
         yield [batch[place : place + micro_batch_size] for place in range(0, size, micro_batch_size)]
         start = (start + size) % samples
+
+
+def padding_share(
+    *, lengths: Lengths, micro_batch_size: int, accumulation_steps: int, batching: str, global_batches: int = 50
+) -> float:
+    """Share (0 to 1) of positions that are padding when every micro-batch is padded to its longest sample.
+
+    Args:
+        lengths: Real units per sample.
+        micro_batch_size: Samples per micro-batch.
+        accumulation_steps: Micro-batches per global batch.
+        batching: ``padded`` or ``length-grouped``.
+        global_batches: The first so many are looked at, or one pass where that is less.
+
+    Raises:
+        ValueError: As :func:`plan`.
+    """
+    size = micro_batch_size * accumulation_steps
+    made = plan(
+        samples=len(lengths),
+        lengths=lengths,
+        micro_batch_size=micro_batch_size,
+        accumulation_steps=accumulation_steps,
+        batching=batching,
+    )
+    first = (micro for whole in islice(made, min(global_batches, len(lengths) // size)) for micro in whole)
+    sizes = [[int(lengths[index]) for index in micro] for micro in first]
+    slots = sum(len(micro) * max(micro) for micro in sizes)
+    return 1 - sum(map(sum, sizes)) / slots if slots else 0.0
 
 
 def longest_first(batch: list[int], lengths: Lengths) -> list[int]:

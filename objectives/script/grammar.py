@@ -18,8 +18,10 @@ Scalar = str | int | float | bool | None
 Words = tuple[Scalar, ...]
 
 PATCHED_FILE = "patched_file"
-DERIVED = ("accumulation_steps", "global_batch_size", "seed", PATCHED_FILE)
-"""Placeholders that are no knobs: what follows from the batch, the study's seed, and where the patched copy lies."""
+RUN_FOLDER = "run_folder"
+DERIVED = ("accumulation_steps", "global_batch_size", "seed", PATCHED_FILE, RUN_FOLDER)
+"""Placeholders that are no knobs: what follows from the batch, the study's seed, where the patched copy lies, and a
+folder that is gone when the run is (for checkpoints nobody wants)."""
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -250,7 +250,7 @@ class Ledger:
         return self.complete and len(self.window) >= 1
 
     def rank_figures(self) -> list[dict[str, Any]]:
-        """Per rank: step time, memory, its wait for data and for the slowest rank, as shares of the step time."""
+        """Per rank: step time, samples and real tokens of a step, memory, its wait for data and for the slowest rank, as shares of the step time."""
         indices = {step.index for step in self.window}
         found = []
         for rank in self.trained:
@@ -260,6 +260,8 @@ class Ledger:
                 {
                     "rank": rank.number,
                     "step_seconds": seconds / len(steps) if steps else None,
+                    "samples_per_step": fmean(self._samples(step) for step in steps) if steps else None,
+                    "tokens_per_step": _mean_tokens(steps),
                     "data_wait_share": math.fsum(s.wait_seconds for s in steps) / seconds if seconds else None,
                     "rank_wait_share": self._rank_wait(rank, indices) / seconds if seconds else None,
                     "peak_memory_bytes": rank.memory.get("peak_memory_bytes"),
@@ -283,3 +285,8 @@ class Ledger:
         return (
             fmean(s.hook_seconds for s in self.window) / fmean(s.seconds for s in self.window) if self.window else None
         )
+
+
+def _mean_tokens(steps: Sequence[Step]) -> float | None:
+    known = [step.tokens for step in steps if step.tokens is not None]
+    return fmean(known) if steps and len(known) == len(steps) else None

@@ -9,7 +9,6 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from objectives.script.grammar import GrammarError
 from objectives.script.ledger import FEWEST_STEPS, Ledger, Merged
 from objectives.script.listening import Listening
 from objectives.script.measuring import foreign_bytes, measurement, memory_over_ranks
+from objectives.script.run_folder import run_folder
 from objectives.script.template import Filled, Template
 from objectives.trial.outcome import Ending, ExceptionRecord, blame
 
@@ -41,9 +41,8 @@ NEAR_CAP_BYTES = 40 << 20
 
 def run(request: RunRequest, channel: Channel) -> None:
     """Runs the script for ``request.config`` and sends its measurement. What fails is told as the script's failure."""
-    with tempfile.TemporaryDirectory(prefix="tightfit-script-") as folder:
-        leader = Leader(request, channel, Path(folder))
-        status = leader.lead()
+    with run_folder() as folder:
+        status = Leader(request, channel, folder).lead()
     if status is not None:
         end_as(status)
 

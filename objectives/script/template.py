@@ -9,7 +9,7 @@ from typing import Any
 
 from objectives.config import KNOB_NAMES, TrainingConfig
 from objectives.script import grammar
-from objectives.script.grammar import DERIVED, PATCHED_FILE, GrammarError, Values
+from objectives.script.grammar import DERIVED, PATCHED_FILE, RUN_FOLDER, GrammarError, Values
 from objectives.script.patching import patched
 
 Path_ = tuple[str | int, ...]
@@ -114,6 +114,7 @@ class Template:
         }
         values: dict[str, grammar.Words] = {name: (value,) for name, value in derived.items()}
         values[PATCHED_FILE] = () if copy is None else (str(copy),)
+        values[RUN_FOLDER] = (str(run_folder),)
         for name in self.knobs():
             value = getattr(config, name)
             values[name] = looked_up(name, self.words[name], value) if name in self.words else (value,)

@@ -69,7 +69,8 @@ class Trainer:
         self._optimizer.zero_grad(set_to_none=True)
 
     @contextmanager
-    def _forward_context(self) -> Iterator[None]:
+    def forward_context(self) -> Iterator[None]:
+        """What every forward pass runs in: autocast, an attention backend."""
         with ExitStack() as stack:
             for make in self._setup.forward_contexts:
                 stack.enter_context(make())
@@ -81,7 +82,7 @@ class Trainer:
 
     def micro_step(self, batch: Batch) -> int:
         """Forward and backward of one placed micro-batch. Returns its real units."""
-        with self._forward_context():
+        with self.forward_context():
             loss, units = self._setup.workload.loss(self._setup.model, batch)
         self._nominal = self._nominal or max(units, 1)
         scaled = loss / self._nominal

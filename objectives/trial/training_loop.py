@@ -21,7 +21,7 @@ from objectives.measure.timing import open_timer
 from objectives.preload import import_model_code
 from objectives.trial.blocks import BlockLoop, steps_in_block
 from objectives.trial.compiled import compile_and_run_once
-from objectives.trial.loader_room import require_loader_room
+from objectives.trial.loader_room import batch_bytes, require_loader_room
 from objectives.trial.setup import Setup
 from objectives.trial.trainer import Trainer
 from objectives.trial.worst_case import run_worst_case
@@ -94,6 +94,7 @@ def run(request: RunRequest, channel: Channel) -> None:
         warm_up_seconds=warm_up_seconds,
         compile=compiled.to_mapping(),
         worst_case_seconds=worst.seconds,
+        batch_bytes=batch_bytes(longest),
         data_stall_share=stall,
         stall_seconds=time.perf_counter() - stall_begun,
         flops_per_unit=flops_per_unit,

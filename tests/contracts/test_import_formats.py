@@ -89,7 +89,9 @@ def test_the_spec_is_refused_for_the_places_to_fill_in_and_for_nothing_else(targ
         specs.read(made["spec"])
     assert {each.where for each in refused.value.problems} == {each["where"] for each in made["fill_in"]}
     assert all(each.line for each in refused.value.problems)
-    filled = made["spec"].replace("  data:", '  model: {path: ./m}\n  data:\n    path: "x.txt"\n    sequence_length: 64')
+    filled = made["spec"].replace(
+        "  data:", '  model: {path: ./m}\n  data:\n    path: "x.txt"\n    sequence_length: 64'
+    )
     filled = filled if made["global_batch_size"] else filled.replace("search:", "global_batch_size: 16\nsearch:")
     read = specs.read(filled)
     assert {name: read.baseline[name] for name in made["baseline"]} == made["baseline"]

@@ -83,13 +83,13 @@ def explanation(view: StudyView) -> list[Step] | None:
     Returns:
         None without a best, or without a baseline that has a throughput; no step where the baseline is the best.
     """
-    places = {each.trial_id: each for each in _places(view)}
+    places = {each.trial_id: each for each in places_of(view)}
     start = next((each for each in places.values() if each.number == 0), None)
     end = places.get(view.answer.best or -1)
     if start is None or end is None or view.answer.speedup is None:
         return None
     others = [each for each in places.values() if each not in (start, end)]
-    return explain(start, end, others, compared=_compared(view), models=study_models(view), peaks=_peaks(view))
+    return explain(start, end, others, compared=compared_in(view), models=study_models(view), peaks=_peaks(view))
 
 
 def explain(
@@ -196,7 +196,8 @@ def _less(after: int | None, before: int | None) -> int | None:
     return None if after is None or before is None else after - before
 
 
-def _places(view: StudyView) -> list[Place]:
+def places_of(view: StudyView) -> list[Place]:
+    """The completed trials that were measured on an undisturbed machine, at the level of the study's answer."""
     known = {each.id: view.interval(each) for each in view.ended if each.outcome == "completed"}
     clean = {key: interval for key, interval in known.items() if interval is not None and not interval.disturbed}
     return [
@@ -213,8 +214,8 @@ def _places(view: StudyView) -> list[Place]:
     ]
 
 
-def _compared(view: StudyView) -> Compared:
-    """Paired by round where the confirmation ran both, else from the trials' intervals."""
+def compared_in(view: StudyView) -> Compared:
+    """Compares measured trials: paired by round where the confirmation ran both, else from the trials' intervals."""
     trials = {each.id: each for each in view.ended}
     fit = view.answer.fit
 

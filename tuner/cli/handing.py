@@ -1,4 +1,4 @@
-"""``tuner init`` for people: the spec on stdout, everything about it on stderr."""
+"""``tuner init`` and ``tuner lookup`` for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tuner.cli import words
 from tuner.cli.outcome import writing
+from tuner.cli.printing import console, line, table, title
 
 Document = Mapping[str, Any]
 
@@ -33,3 +35,31 @@ def _about(document: Document) -> Iterator[str]:
 def _problem(each: Document) -> str:
     place = ":".join(str(part) for part in (each["file"], each["line"]) if part)
     return f"problem: {place + ': ' if place else ''}{each['key']}: {each['reason']}"
+
+
+def print_lookup(document: Document) -> None:
+    """The answer with what is different and what has changed since; or that there is none."""
+    out, found = console(), document["answer"]
+    if found is None:
+        line(out, "Nothing comes near: no study in this store has confirmed a configuration for that.", style="bold")
+        return
+    how = "Exactly this was measured" if found["exact"] else "The nearest that was measured"
+    title(out, f"{how}: {found['study']}, trial {found['trial']}")
+    table(out, ("", ""), [(name, words.value(value)) for name, value in found["config"].items()])
+    for text in _lookup_facts(found):
+        line(out, text)
+    for other in document["others"]:
+        line(out, f"also: {other['study']}, trial {other['trial']} ({'; '.join(other['differences']) or 'the same'})")
+
+
+def _lookup_facts(found: Document) -> Iterator[str]:
+    yield from (f"differs: {each}" for each in found["differences"])
+    speed = words.rate(found["throughput"], found["throughput_unit"])
+    where = f"on {found['device']}, needs {words.size(found['peak_memory_bytes'])}"
+    yield f"{speed} {where}" if found["throughput"] is not None else f"measured {where}"
+    if found["found_under_cap"]:
+        yield f"found under a memory cap of {words.size(found['memory_limit_bytes'])} on a larger card"
+    if found["stale"]:
+        yield f"stale: {'; '.join(found['stale'])}. `{found['renew']}` measures it again"
+    elif found["stale"] is None:
+        yield "whether it is stale cannot be judged here: this is another machine than it was measured on"

@@ -46,5 +46,39 @@ def init(
     answer(made, as_json=as_json, show=print_init)
 
 
-TRAINER_COMMANDS = (init,)
+@click.command()
+@click.option("--model", required=True, metavar="MODEL", help="A folder or config.json, a hub name, or a model type.")
+@click.option("--device", metavar="NAME", help="Its name, or words of it, such as H100; without it, any.")
+@click.option("--sequence-length", type=int, metavar="TOKENS", help="Tokens per sample at most.")
+@click.option("--global-batch", type=int, metavar="SAMPLES", help="Samples per optimizer step over all ranks.")
+@click.option("--world-size", type=int, default=1, show_default=True, metavar="N", help="Ranks of the job.")
+@click.option("--memory", metavar="SIZE", help="Only what was measured to need at most so much, such as 40GiB.")
+@json_option
+@debug_option
+def lookup(
+    model: str,
+    device: str | None,
+    sequence_length: int | None,
+    global_batch: int | None,
+    world_size: int,
+    memory: str | None,
+    as_json: bool,
+) -> int:
+    """Find the best confirmed configuration for a model, device, sequence length and batch, from all studies.
+
+    The answer says whether it is exactly what was asked for, else what is different, and what has changed on this
+    machine since it was measured. Exit status 1 where nothing comes near.
+    """
+    from tuner.cli.handing import print_lookup
+    from tuner.lookup import lookup as find
+
+    found = find(
+        model=model, device=device, sequence_length=sequence_length, global_batch_size=global_batch,
+        world_size=world_size, memory=memory,
+    )  # fmt: skip
+    answer(found, as_json=as_json, show=print_lookup)
+    return 0 if found["answer"] is not None else 1
+
+
+TRAINER_COMMANDS = (init, lookup)
 """All of them; :mod:`tuner.cli.commands` adds them to the group."""

@@ -1,1 +1,1 @@
-"""The seven mistakes of memory and batch optimization, each looked for in what a study has measured. One file a check."""
+"""The seven mistakes of memory and batch optimization, each looked for in what a study has measured."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from objectives.config import TrainingConfig
+from objectives.contract import SCRIPT
+from objectives.script.template import Template
 from storage.records import RunRecord, TrialRecord
 from tuner.answer.summary import StudyView
 from tuner.export.handover import ExportRefused, Handover
@@ -86,12 +88,17 @@ def _remarks(view: StudyView, trial: TrialRecord, points: int, asked: tuple[str,
         said.append("This is the baseline: nothing measured was faster (or smaller, for that pick).")
     if view.answer.best is not None and trial.id != view.answer.best:
         said.append("It is not the confirmed winner of the study.")
+    if view.spec.objective.kind == SCRIPT:
+        carried = ", ".join(sorted(Template.of(view.spec.objective.settings).knobs()))
+        said.append(
+            f"The study set only {carried} of the script; every other value here is a default, not the script's."
+        )
     return tuple(said)
 
 
 def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> Handover:
     study, spec, config = view.study, view.spec, TrainingConfig.from_mapping(trial.config)
-    rows = config.micro_batch_size * config.accumulation_steps
+    rows = config.micro_batch_size * config.accumulation_steps * spec.ranks
     interval, hardware = view.interval(trial), _hardware(view.runs, trial)
     return Handover(
         study=study.name,
@@ -100,6 +107,8 @@ def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> 
         global_batch_size=spec.global_batch_size if spec.global_batch_size is not None else rows,
         global_batch_tokens=spec.global_batch_tokens,
         objective=spec.objective.kind,
+        ranks=spec.ranks,
+        measured_ranks=spec.ranks,
         device_kind=view.history.device_kind,
         device=study.device,
         throughput=trial.throughput,

@@ -63,10 +63,10 @@ NAMES: tuple[str, ...] = tuple(each.name for each in FORMATS)
 
 
 def format_of(source: Source, name: str | None = None) -> Format | None:
-    """The format of a file: the one named, else the one whose keys it has most of; None where none is recognised.
+    """The format of a file: the one named, else the one whose keys it has most of (the first such); None without one.
 
     Raises:
-        ImportRefused: The name is no format's, or two formats have equally many of the file's keys.
+        ImportRefused: The name is no format's, or two formats have equally many of the file's marks.
     """
     if name is not None:
         return _named(name)
@@ -80,7 +80,7 @@ def format_of(source: Source, name: str | None = None) -> Format | None:
     if best == (0, 0) or (best[0] == 0 and best[1] < 2):
         return None
     found = [each for each in FORMATS if scores[each.name] == best]
-    if len(found) > 1:
+    if len(found) > 1 and best[0]:
         names = " or ".join(each.name for each in found)
         raise ImportRefused(f"{source.path}: could be {names}; say which: --format {found[0].name}")
     return found[0]

@@ -11,6 +11,8 @@ from tuner.spec.yaml_text import plain_scalar
 
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 RANK_OPTIONS = ("nproc_per_node", "num_processes", "num_gpus", "nproc-per-node")
+ALONE = "activation-checkpoint:"
+"""torchtitan's choice of a policy: a word that is never an option's value."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _NUMBER = re.compile(r"[-+]?\.?[0-9]")
 
@@ -88,7 +90,7 @@ def _options(made: Arguments, words: Sequence[str]) -> None:
             continue
         name, has_value, value = word[2:].partition("=")
         values = [value] if has_value else []
-        while not has_value and at < len(words) and not _is_option(words[at]):
+        while not has_value and at < len(words) and not _is_option(words[at]) and not words[at].startswith(ALONE):
             values.append(words[at])
             at += 1
         if len(values) > 1 and "." in name:  # torchtitan: a word alone after the last override

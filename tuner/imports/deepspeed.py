@@ -61,8 +61,7 @@ def _batch(reading: Reading) -> None:
         ranks = total // (micro * steps)
     if total and micro and steps is None and total % (micro * (ranks or 1)) == 0:
         steps = total // (micro * (ranks or 1))
-    triangle = bool(total and micro and steps and total != micro * steps * (ranks or 1))
-    reading.put(global_batch_size=None if triangle else total, accumulation_steps=steps, ranks=ranks)
+    reading.put(global_batch_size=total, accumulation_steps=steps, ranks=ranks)
 
 
 def _precision(reading: Reading) -> None:

@@ -126,7 +126,7 @@ class Reading:
             given = int(given)
         if (is_count(given) or given == 0) and not isinstance(given, bool) and given >= least:
             return int(given)
-        self.problem(self._named(names), f"{given!r} is not a whole number of at least {least}")
+        self.problem(self._named(names), f"{given!r} is not a whole number above {least - 1}")
         return None
 
     def number(self, *names: str) -> float | None:

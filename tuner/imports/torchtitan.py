@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.export.problems import nearest
+from tuner.imports.arguments import ALONE
 from tuner.imports.imported import Imported, Reading
 from tuner.imports.source import Source
 
@@ -46,7 +47,6 @@ MOVED = {
 }
 """Keys of older versions, and what took their place."""
 MARKS = frozenset({*SECTIONS, "activation_checkpoint", "job", "model", "metrics", "checkpoint"})
-POLICY = "activation-checkpoint:"
 
 
 def read(source: Source) -> Imported:
@@ -153,7 +153,7 @@ def _rest(reading: Reading, source: Source) -> None:
 
 
 def _checkpointing(reading: Reading, source: Source) -> None:
-    word = next((each.partition(":")[2] for each in reversed(source.words) if each.startswith(POLICY)), None)
+    word = next((each.partition(":")[2] for each in reversed(source.words) if each.startswith(ALONE)), None)
     word = word or reading.word("activation_checkpoint.mode")
     if word not in ("none", "full", "selective"):
         return

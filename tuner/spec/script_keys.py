@@ -79,9 +79,10 @@ class ScriptKeys(Keys):
     }
     kind: str = Field(description="Your own training script, started as it stands.")
     command: Annotated[list[Any], AfterValidator(_command)] = Field(
-        description="Program and arguments, no shell. `{knob}` stands for a knob's value; also `{accumulation_steps}`, "
-        "`{global_batch_size}`, `{seed}` and `{patched_file}`. A brace itself is written `{{` or `}}`. `python`, "
-        "`torchrun` and `accelerate` are first looked for beside the tuner's own interpreter."
+        description="Program and arguments, no shell. `{knob}` stands for a knob's value; also "
+        "`{accumulation_steps}`, `{global_batch_size}`, `{seed}`, `{patched_file}` and `{run_folder}` (gone when "
+        "the run is). A brace itself is written `{{` or `}}`. `python`, `torchrun` and `accelerate` are first looked "
+        "for beside the tuner's own interpreter."
     )
     environment: dict[str, Any] = Field(
         default_factory=dict, description="Variables of the script, with placeholders; the same names are refused."

@@ -151,6 +151,8 @@ def judged(session: Session, end: RunEnd, *, capped: bool) -> Verdict:
 def stored_run(end: RunEnd, verdict: Verdict) -> StoredRun:
     """A run's end as its row keeps it."""
     measured = {name: value for name, value in end.measurement.items() if name not in ("step_seconds", "hardware")}
+    if end.memory.get("phase") == "eval":
+        measured["evaluation_memory"] = {name: value for name, value in end.memory.items() if name != "phase"}
     return {
         "cause": verdict.cause,
         "confidence": verdict.confidence,

@@ -14,15 +14,14 @@ from tuner.cli import words
 from ui.charts import look
 from ui.charts.hover import Hover
 from ui.charts.strip import add_strip
+from ui.charts.thinning import thinned
 from ui.plain import chart_text
 from ui.points import Floats, Points
 
 YAxis = Literal["throughput", "per_device", "mfu", "energy"]
 Y_AXES: tuple[YAxis, ...] = get_args(YAxis)
 GL_FROM = 2000
-"""From so many points on they are drawn by WebGL, and what is dominated is thinned out."""
-CELLS = (160, 100)
-"""Into so many cells across and up: of dominated trials that look alike, a cell shows one."""
+"""More points than this are drawn by WebGL (which takes a second to begin); :mod:`ui.charts.thinning` leaves fewer."""
 FAR_LIMIT = 1.6
 """A limit beyond so many times the largest peak is named at the edge: drawing it would squeeze everything else."""
 
@@ -70,7 +69,7 @@ def front_figure(picture: Picture, choices: Choices) -> go.Figure:
     """The figure. Every point carries its trial's number as ``customdata[0]``."""
     points = picture.points
     y = heights(picture, choices.y)
-    shown = _shown(picture, choices, y)
+    shown = thinned(points, y, _named(picture), (choices.colour, choices.shape))
     scale, unit = look.memory_scale(float(np.nanmax(points.peak, initial=0.0)))
     x = points.peak / scale
     figure = go.Figure()
@@ -109,33 +108,10 @@ def y_title(axis: YAxis, unit: str | None) -> str:
     return titles[axis]
 
 
-def _kept_numbers(picture: Picture) -> frozenset[int]:
-    named = {0, *picture.front, *picture.picked} | {each for each in (picture.winner, picture.knee) if each is not None}
-    return frozenset(named)
-
-
-def _shown(picture: Picture, choices: Choices, y: Floats) -> NDArray[np.bool_]:
-    """Which measured trials are drawn: all, or of very many those that look different."""
-    points = picture.points
-    drawn = points.measured() & np.isfinite(y)
-    if int(drawn.sum()) <= GL_FROM:
-        return drawn
-    kept, seen = np.zeros(len(points), dtype=bool), set()
-    columns, rows = _cells(points.peak, CELLS[0]), _cells(y, CELLS[1])
-    always = _kept_numbers(picture)
-    for at in np.flatnonzero(drawn):
-        config = points.configs[at]
-        look_of = (columns[at], rows[at], config.get(choices.colour or ""), config.get(choices.shape or ""))
-        if look_of not in seen or points.numbers[at] in always:
-            seen.add(look_of)
-            kept[at] = True
-    return kept
-
-
-def _cells(values: Floats, many: int) -> NDArray[np.int64]:
-    low, high = np.nanmin(values), np.nanmax(values)
-    span = (high - low) or 1.0
-    return np.nan_to_num((values - low) / span * many, nan=-1.0).astype(np.int64)
+def _named(picture: Picture) -> frozenset[int]:
+    """Trials that are drawn however many there are."""
+    marks = (0, picture.winner, picture.knee)
+    return frozenset(each for each in (*marks, *picture.front, *picture.picked) if each is not None)
 
 
 def _add_trials(
@@ -147,7 +123,7 @@ def _add_trials(
 ) -> None:
     picture, choices = asked
     points, (x, y) = picture.points, place
-    kind = go.Scattergl if int(points.measured().sum()) > GL_FROM else go.Scatter
+    kind = go.Scattergl if int(shown.sum()) > GL_FROM else go.Scatter
     values = points.values(choices.colour) if choices.colour else (None,)
     colours = look.colours_for(values)
     shapes = look.shapes_for(points.values(choices.shape) if choices.shape else (None,))
@@ -193,8 +169,9 @@ def _add_predictions(figure: go.Figure, points: Points, shown: NDArray[np.bool_]
     mine = np.flatnonzero(shown & np.isfinite(points.predicted))
     if not len(mine):
         return
+    kind = go.Scattergl if len(mine) > GL_FROM else go.Scatter
     figure.add_trace(
-        go.Scatter(
+        kind(
             x=points.predicted[mine] / scale, y=y[mine], mode="markers", name="predicted memory",
             marker={"color": look.FAINT, "size": 6, "symbol": "circle-open"}, hoverinfo="skip",
             visible=True if len(mine) <= 300 else "legendonly", legendgroup="more",
@@ -252,7 +229,7 @@ def _add_marks(figure: go.Figure, picture: Picture, place: tuple[Floats, Floats]
     same = picture.knee == picture.winner
     marks = (
         ("baseline", 0, look.BASELINE, "square-open", "bottom right"),
-        ("knee", None if same else picture.knee, look.KNEE, "diamond-open", "bottom right"),
+        ("knee", None if same or len(picture.front) < 3 else picture.knee, look.KNEE, "diamond-open", "bottom right"),
         ("winner and knee" if same else "winner", picture.winner, look.WINNER, "circle-open", "top left"),
     )
     for name, number, colour, sign, where in marks:

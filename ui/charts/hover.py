@@ -6,10 +6,10 @@ What is the same for all trials stands once in the template; a point carries onl
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Hover:
         """Those that differ between trials, accumulation included."""
         return (*self.points.searched, *(name for name in DERIVED if len(self.points.values(name)) > 1))
 
-    def rows(self, ats: Sequence[int]) -> list[list[Any]]:
+    def rows(self, ats: Iterable[SupportsInt]) -> list[list[Any]]:
         """The data of these points: their number first."""
         return [self._row(int(at)) for at in ats]
 

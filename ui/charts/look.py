@@ -13,8 +13,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "pentagon", "star", "hexagon")
 ORDERED = ("#FDE725", "#B5DE2B", "#6CCD5A", "#35B779", "#1F9E89", "#26828E", "#31688E", "#443983")
 """Viridis from light to dark, for numbers in order."""
-GREY, FAINT = "#8A8F98", "rgba(138,143,152,0.35)"
-WINNER, BASELINE, KNEE, BAD = "#D55E00", "#8A8F98", "#CC79A7", "#B2323C"
+GREY, FAINT = "#8A8F98", "rgba(138,143,152,0.6)"
+WINNER, BASELINE, KNEE, BAD = "#D55E00", "#8A8F98", "#CC79A7", "#C9434F"
 UNITS = {"tokens_per_second": "tokens/s", "samples_per_second": "samples/s"}
 
 

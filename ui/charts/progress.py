@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from storage.models import OUTCOMES
 from tuner.cli import words
@@ -14,7 +15,7 @@ from ui.plain import chart_text
 from ui.points import Floats, Points
 
 OUTCOME_COLOURS = {
-    "completed": "#009E73", "pruned": "#56B4E9", "device_oom": "#B2323C", "cancelled": "#C4C9CF", "infra": "#8A8F98",
+    "completed": "#009E73", "pruned": "#56B4E9", "device_oom": "#C9434F", "cancelled": "#C4C9CF", "infra": "#8A8F98",
 }  # fmt: skip
 OTHER_OUTCOME = "#E69F00"
 HOUR = 3600.0
@@ -52,8 +53,8 @@ def best_over_time(points: Points, throughput: Floats, limit_bytes: int | None) 
     return figure
 
 
-def _add_attempts(figure: go.Figure, points: Points, throughput: Floats, at: Floats, fits: Floats) -> None:
-    """Every feasible trial where it ended; of very many, each so-manieth."""
+def _add_attempts(figure: go.Figure, points: Points, throughput: Floats, at: Floats, fits: NDArray[np.bool_]) -> None:
+    """Every feasible trial where it ended; of very many, one in so many."""
     mine = np.flatnonzero(fits)
     mine = mine[:: max(1, len(mine) // 1500)]
     if not len(mine):

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from ui.charts import look
 from ui.charts.hover import Hover
+from ui.charts.thinning import strip_thinned
 from ui.points import Points
 
 HIGH = 0.09
@@ -45,7 +46,7 @@ def _add(
     figure: go.Figure, points: Points, x: np.ndarray, hover: Hover, kind: tuple[Sequence[int], str, str, str]
 ) -> None:
     ats, name, colour, sign = kind
-    drawn = [at for at in ats if np.isfinite(x[at])]
+    drawn = strip_thinned([at for at in ats if np.isfinite(x[at])], x)
     if not drawn:
         return
     figure.add_trace(

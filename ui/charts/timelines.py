@@ -85,8 +85,8 @@ def memory_bars(rows: Sequence[tuple[str, Mapping[str, float]]], limit_bytes: in
         figure.add_trace(
             go.Bar(
                 y=[name for name, _ in rows], x=[parts.get(category, 0.0) / scale for _, parts in rows], name=said,
-                marker={"color": look.COLOURS[at % len(look.COLOURS)]}, orientation="h",
-                text=[words.size(parts.get(category)) for _, parts in rows], textposition="none",
+                marker={"color": look.COLOURS[at % len(look.COLOURS)]}, orientation="h", insidetextanchor="middle",
+                text=[words.size(parts.get(category)) for _, parts in rows], textposition="auto",
                 hovertemplate=f"%{{y}}<br>{said}: %{{text}}<extra></extra>",
             )
         )  # fmt: skip

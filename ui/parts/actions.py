@@ -1,4 +1,4 @@
-"""What a person may do with a study, each with its question; all of it goes through :mod:`tuner.service`."""
+"""What a person may do with a study, each with its question; all of it goes through :mod:`ui.acting`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from storage.records import StudyStatus
-from tuner import service
+from ui import access, acting
 from ui.guard import guarded
 from ui.plain import markdown
 
@@ -34,21 +34,21 @@ class Action:
 
 ACTIONS = (
     Action(
-        name="Pause", icon="pause", when=frozenset({"queued", "running"}), act=service.pause,
+        name="Pause", icon="pause", when=frozenset({"queued", "running"}), act=acting.pause,
         done="Paused: the runs in progress end first.",
     ),
     Action(
         name="Resume", icon="play_arrow", when=frozenset({"paused", "failed", "cancelled", "finished"}),
-        act=service.resume, done="Back in the workers' queue.",
+        act=acting.resume, done="Back in the workers' queue.",
     ),
     Action(
-        name="Cancel", icon="block", when=frozenset({"queued", "running", "paused"}), act=service.cancel,
+        name="Cancel", icon="block", when=frozenset({"queued", "running", "paused"}), act=acting.cancel,
         done="Cancelled: its measurements stay.",
         asks="The study ends now. What it has measured stays, and it can be resumed later.",
     ),
     Action(
         name="Delete", icon="delete", when=frozenset({"queued", "paused", "finished", "failed", "cancelled"}),
-        act=service.delete, done="Deleted.",
+        act=acting.delete, done="Deleted.",
         asks="The study and everything it measured are removed for good.",
     ),
 )  # fmt: skip
@@ -61,11 +61,11 @@ def offered(status: StudyStatus) -> tuple[str, ...]:
     return tuple(each.name for each in ACTIONS if status in each.when)
 
 
-def menu(name: str, status: StudyStatus, key: str) -> None:
-    """The menu of a study's actions."""
-    chosen = st.menu_button(
-        "Actions", offered(status), key=key, icon=":material/more_horiz:", width="content", type="tertiary"
-    )
+def menu(name: str, status: StudyStatus, key: str, label: str = "Actions") -> None:
+    """The menu of a study's actions; nothing for who may only look."""
+    if not access.may_act():
+        return
+    chosen = st.menu_button(label, offered(status), key=key, width="content", type="tertiary")
     if chosen in offered(status):
         begin(BY_NAME[chosen], name)
 

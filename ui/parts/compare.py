@@ -32,6 +32,7 @@ def draw(study: StudyRecord, answer: Mapping[str, Any]) -> None:
     picked = links.picked_trials()
     found = data.trials_by_number(study, (picked or _answers(answer))[:MOST])
     if not found:
+        st.caption("Select trials on the front (click, or drag a box) or in the table to see them side by side.")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(_title(picked), anchor=False, width="content")
@@ -49,14 +50,16 @@ def draw(study: StudyRecord, answer: Mapping[str, Any]) -> None:
 
 def _title(picked: Sequence[int]) -> str:
     if not picked:
-        return "Baseline beside winner"
+        return "Baseline beside the best"
     return "Side by side" + (f": the first {MOST} of {len(picked)} selected" if len(picked) > MOST else "")
 
 
 def _answers(answer: Mapping[str, Any]) -> tuple[int, ...]:
-    """Numbers of baseline and winner, as far as there are any."""
-    told = (answer.get("baseline"), answer.get("best"))
-    return tuple(dict.fromkeys(each["number"] for each in told if each))
+    """Numbers of baseline and winner (before there is one: the fastest); none where there are no two to compare."""
+    front = answer.get("front") or [None]
+    told = (answer.get("baseline"), answer.get("best") or front[0])
+    numbers = tuple(dict.fromkeys(each["number"] for each in told if each))
+    return numbers if len(numbers) > 1 else ()
 
 
 def _links(study: StudyRecord, found: Sequence[TrialRecord]) -> None:

@@ -66,7 +66,7 @@ def axis_figures(study: StudyRecord, axis: YAxis) -> Mapping[int, float]:
 
 @st.cache_resource(show_spinner=False, max_entries=24)
 def _cached(
-    _place: str, _id: int, _version: int, choices: Choices, picked: frozenset[int], ranks: int, _of: StudyRecord
+    place: str, study_id: int, version: int, choices: Choices, picked: frozenset[int], ranks: int, _of: StudyRecord
 ) -> Any:
     return front_figure(picture(_of, choices, picked, ranks), choices)
 
@@ -95,7 +95,7 @@ def _controls(study: StudyRecord, points: Points, ranks: int) -> Choices:
     return Choices(
         colour=colour if colour in knobs else None,
         shape=shape if shape in knobs else None,
-        y=axis or "throughput",
+        y=axis,
         log=log,
     )
 

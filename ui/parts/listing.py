@@ -67,7 +67,7 @@ def best_text(each: StudyOverview) -> str:
 
 def speedup_text(each: StudyOverview) -> str:
     """The confirmed speed-up over the baseline."""
-    return "no speed-up yet" if each.speedup is None else f"{words.times(each.speedup)} the baseline"
+    return "" if each.speedup is None else f"{words.times(each.speedup)} speed-up"
 
 
 def ago(seconds: float) -> str:

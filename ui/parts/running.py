@@ -15,11 +15,17 @@ from ui.plain import markdown
 from ui.points import Points
 
 PURPOSES = {
-    "search": "measuring", "repeat": "measuring again", "confirm": "confirming",
-    "capability": "asking what this device can run", "estimate": "predicting memory", "loader_capacity": "measuring the data loader", "soak": "soaking",
-    "profile": "profiling", "verify": "verifying",
-}  # fmt: skip
-LONG_SECONDS = 5.0
+    "search": "measuring",
+    "repeat": "measuring again",
+    "confirm": "confirming",
+    "capability": "asking what this device can run",
+    "estimate": "predicting memory",
+    "loader_capacity": "measuring the data loader",
+    "soak": "soaking",
+    "profile": "profiling",
+    "verify": "verifying",
+}
+"""What a run is there for, by its purpose."""
 
 
 def draw(study: StudyRecord, points: Points) -> None:

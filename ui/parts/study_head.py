@@ -53,8 +53,8 @@ def _numbers(study: StudyRecord, points: Points, answer: Document) -> None:
     best, front = answer.get("best"), answer.get("front") or []
     shown = best or (front[0] if front else None)
     done, gone = sum(points.counts.values()), points.counts.get("device_oom", 0)
-    with st.grid(columns="auto", min_column_width=190, gap="small", key="numbers"):
-        number(_winner_label(best, shown), _rate(shown, points.unit), _baseline(answer, points.unit))
+    with st.grid(columns=4, min_column_width=170, gap="small", key="numbers"):
+        number(_winner_label(best, shown), _rate(shown, points.unit), _baseline(answer))
         number("Speed-up", *_speedup(answer))
         number("Its peak memory", words.size((shown or {}).get("peak_memory_bytes")), _free(shown, study))
         number("Trials", f"{done:,}", f"{gone:,} out of memory" if gone else f"{words.duration(study.seconds)} spent")
@@ -79,10 +79,10 @@ def _rate(trial: Document | None, unit: str | None) -> str:
     return words.rate(trial["throughput"], unit) if trial else words.NOTHING
 
 
-def _baseline(answer: Document, unit: str | None) -> str:
+def _baseline(answer: Document) -> str:
     baseline = answer.get("baseline")
     known = baseline is not None and baseline.get("throughput")
-    return f"baseline {words.rate(baseline['throughput'], unit)}" if known and baseline else "no baseline yet"
+    return f"baseline {words.number(baseline['throughput'])}" if known and baseline else "no baseline yet"
 
 
 def _speedup(answer: Document) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def _no_front(study: StudyRecord, points: Points) -> tuple[str, str]:
     smallest, limit = points.peak[points.measured()].min(initial=np.inf), study.memory_limit_bytes
     if np.isfinite(smallest) and limit is not None:
         return (
-            f"Nothing fits: the smallest measured trial needs {words.size(smallest)}, the limit is {words.size(limit)}.",
+            f"Nothing fits: the smallest trial needs {words.size(smallest)}, the limit is {words.size(limit)}.",
             "Raise the memory limit, or search smaller micro-batches, more checkpointing or a leaner precision.",
         )
     if points.counts.get("device_oom", 0) == sum(points.counts.values()):

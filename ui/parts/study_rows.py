@@ -24,28 +24,28 @@ def draw(found: Sequence[StudyOverview], of: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(f"{len(found):,} of {of:,} studies" if len(found) != of else f"{of:,} studies", width="content")
         at = st.pagination(pages, key="page", bind="query-params", max_visible_pages=5) if pages > 1 else 1
-    with st.container(border=True, gap=None, key="studies"):
+    with st.container(gap=None, key="studies"):
         for each in found[(at - 1) * PAGE : at * PAGE]:
             _row(each)
 
 
 def _row(each: StudyOverview) -> None:
     """Cells of fixed widths beside each other; on a narrow screen they flow onto further lines."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"study-{each.id}"):
-        st.page_link(
-            links.STUDY_PAGE,
-            label=f"**{markdown(shortened(each.name, 40))}**",
-            query_params={"study": each.name},
-            width=250,
-        )
+    texts = (
+        (each.device or "no device yet", 165),
+        (listing.best_text(each) or "no best yet", 115),
+        (listing.speedup_text(each) or "no speed-up yet", 120),
+        (listing.trials_text(each), 105),
+        (listing.ago((datetime.now(UTC) - each.updated_at).total_seconds()), 90),
+    )
+    with st.container(border=True, horizontal=True, vertical_alignment="center", gap="small", key=f"study-{each.id}"):
+        label = f"**{markdown(shortened(each.name, 32))}**"
+        st.page_link(links.STUDY_PAGE, label=label, query_params={"study": each.name}, width=230)
         with st.container(width=96):
             badge(each.status)
-        st.text(each.device or "no device yet", width=190, wrap=False)
-        st.text(listing.best_text(each) or "no best yet", width=125, wrap=False)
-        st.text(listing.speedup_text(each), width=125, wrap=False)
-        st.text(listing.trials_text(each), width=125, wrap=False)
-        st.text(listing.ago((datetime.now(UTC) - each.updated_at).total_seconds()), width=95, wrap=False)
-        actions.menu(each.name, each.status, key=f"act-{each.id}")
+        for text, width in texts:
+            st.text(text, width=width, wrap=False)
+        actions.menu(each.name, each.status, key=f"act-{each.id}", label="More")
 
 
 def badge(status: str) -> None:

@@ -70,14 +70,14 @@ def _draw_path(study: StudyRecord, number: int) -> None:
 
 def _draw_numbers(trial: TrialRecord, level: float) -> None:
     predicted, windows = trial.predicted_peak_memory_bytes, trial.windows
-    with st.grid(columns="auto", min_column_width=190, gap="small", key="trial-numbers"):
+    with st.grid(columns=4, min_column_width=170, gap="small", key="trial-numbers"):
         said = trial.cause or ("confirmed" if trial.confirmed else f"proposed by {trial.source}")
         number("Outcome", (trial.outcome or "running").replace("_", " "), markdown(said))
         rate = words.rate(compare.reported(trial, level), trial.throughput_unit)
         number("Throughput", rate, f"{windows} window{'' if windows == 1 else 's'}")
         before = "not predicted" if predicted is None else f"predicted {words.size(predicted)}"
         number("Peak memory", words.size(trial.peak_memory_bytes), before)
-        number("Device time", words.duration(trial.seconds), f"{len(trial.config)} settings")
+        number("Device time", words.duration(trial.seconds), "search and repeats")
 
 
 def _draw_reason(trial: TrialRecord) -> None:

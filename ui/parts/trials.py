@@ -76,10 +76,16 @@ def _table(found: Sequence[TrialRecord], points: Points, picked: Sequence[int], 
     key = f"table {hash((numbers, st.session_state.get('cleared', 0)))}"
     st.session_state["table rows"] = (key, numbers)
     st.dataframe(
-        _without_empty([row(each, points, level) for each in found]), key=key, hide_index=True, placeholder="", on_select=_picked_rows, height="auto",
-        selection_mode="multi-row", selection_default={"selection": {"rows": chosen}}, column_config=_columns(points),
+        _without_empty([row(each, points, level) for each in found]),
+        key=key,
+        hide_index=True,
+        placeholder="",
+        on_select=_picked_rows,
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": chosen}},
+        column_config=_columns(points),
         alt="The trials of this page with outcome, throughput, peak memory and knobs.",
-    )  # fmt: skip
+    )
 
 
 def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -31,12 +31,24 @@ def found(settings: dict[str, Any], searched: dict[str, Any], baseline: dict[str
 
 def test_knobs_and_what_follows_from_them_are_filled_in(tmp_path: Path) -> None:
     settings = {
-        "command": [*BATCH, "--seed={seed}", "{precision}", "--all", "{global_batch_size}", 7],
+        "command": [*BATCH, "--seed={seed}", "{precision}", "--all", "{global_batch_size}", 7, "--out={run_folder}"],
         "environment": {"WORKERS": "{loader_workers}"},
         "words": PRECISION,
     }
     filled = fill(settings, tmp_path, precision="bf16-mixed", loader_workers=3)
-    assert filled.arguments == ("python", "train.py", "4", "2", "--seed=3", "--bf16", "True", "--all", "8", "7")
+    assert filled.arguments == (
+        "python",
+        "train.py",
+        "4",
+        "2",
+        "--seed=3",
+        "--bf16",
+        "True",
+        "--all",
+        "8",
+        "7",
+        f"--out={tmp_path}/run",
+    )
     assert filled.environment == {"WORKERS": "3"}
     assert fill(settings, tmp_path).arguments[5:7] == ("--all", "8")  # fp32 is no word at all
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuner.search.memory_model import PRIORS, Bars, MemoryModel, Observation, Prior
+from tuner.search.memory_model import Bars, MemoryModel, Observation
 from tuner.search.memory_model import Points as Predictions
+from tuner.search.memory_priors import PRIORS, Prior
 from tuner.search.planner.candidates import Candidates, Codes, Encoded, Flags, Floats
 from tuner.search.planner.edge import Edge, edge_after
 from tuner.search.planner.observation import Seen

@@ -201,7 +201,9 @@ def _alike(name: str, values: Sequence[Value], prior: KnobPrior) -> Floats:
     """How alike the values' effects are, 0 to 1, shape (values, values)."""
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         kin = np.array([value in prior.kin for value in values])
-        return np.where(np.outer(kin, kin), prior.kinship, 0.0) + np.diag(np.where(kin, 1 - prior.kinship, 1.0))
+        related: Floats = np.where(np.outer(kin, kin), prior.kinship, 0.0)
+        related += np.diag(np.where(kin, 1 - prior.kinship, 1.0))
+        return related
     steps = np.log2(1 + np.array([float(value or 0) for value in values]))
     if name == MICRO_BATCH:
         steps = np.log2(_sizes(values))

@@ -21,7 +21,7 @@ class Sampler:
 
 
 SAMPLERS: tuple[Sampler, ...] = (
-    Sampler(name="auto", summary="the best of these for few trials", build=auto.build),
+    Sampler(name="auto", summary="knows the physics of training; few trials, and ends by itself", build=auto.build),
     Sampler(name="tpe", summary="tree-structured Parzen estimator, multivariate", build=tpe.build),
     Sampler(name="gp", summary="Gaussian process; best with few trials, slow above 300", build=gp.build),
     Sampler(name="nsga2", summary="genetic algorithm; for hundreds of trials", build=nsga2.build),

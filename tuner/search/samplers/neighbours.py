@@ -25,7 +25,7 @@ USUAL_EFFECT: tuple[str, ...] = (
     "pin_memory",
     "micro_batch_size",
 )
-"""Knobs by how much they usually move throughput, most first; the micro-batch last, for it takes what memory the others leave."""
+"""Knobs by how much they usually move throughput, most first; the micro-batch last: it takes what memory is left."""
 
 Change = tuple[str, KnobValue, KnobValue]
 """Knob, value before, value after."""
