@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tuner.api import Result as Result
     from tuner.api import run as run
+    from tuner.lookup import best_config as best_config
     from tuner.reporting import report_step as report_step
     from tuner.search.samplers.optuna_sampler import TightfitSampler as TightfitSampler
 
-__all__ = ["Result", "TightfitSampler", "report_step", "run"]
+__all__ = ["Result", "TightfitSampler", "best_config", "report_step", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from tuner.search.samplers import optuna_sampler
 
         return optuna_sampler.TightfitSampler
+    if name == "best_config":  # called at the start of training jobs
+        from tuner import lookup
+
+        return lookup.best_config
     if name in __all__:
         from tuner import api
 

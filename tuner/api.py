@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage import queue, runs, studies, trials, workers
 from storage.database import Database
@@ -20,6 +21,9 @@ from tuner.service import LOST, lost_studies
 from tuner.settings import Settings
 from tuner.spec.model import StudySpec
 from tuner.stop import Stop
+
+if TYPE_CHECKING:
+    from tuner.work.longer_runs import Bench
 
 Trials = tuple[TrialRecord, ...]
 Runs = tuple[RunRecord, ...]
@@ -151,6 +155,38 @@ def export(
     )  # fmt: skip
     with opened_store() as database:
         return export_study(_view(database, _known(database, name)), wish)
+
+
+def verify(name: str, *, on_progress: OnProgress | None = None, stop: Stop | None = None) -> dict[str, Any]:
+    """Compares the winner's gradient with that of another split of the same batch, and its loss curve.
+
+    Raises:
+        StudyError: There is no such study, it has no winner, or another process works on it.
+        TightfitError: The run failed; the message says why.
+    """
+    from tuner.work.verifying import verify as work
+
+    with _longer(name, on_progress, stop) as bench:
+        return work(bench)
+
+
+@contextmanager
+def _longer(name: str, on_progress: OnProgress | None, stop: Stop | None) -> Iterator[Bench]:
+    """A study of the store, opened for one of its longer runs on this machine."""
+    from tuner.work.longer_runs import bench
+
+    settings = Settings.from_environment()
+    with opened_store(settings) as database:
+        view = _view(database, _known(database, name))
+        with bench(
+            database,
+            view,
+            folder=settings.data_dir,
+            stop=stop or Stop(),
+            report=on_progress or ignore,
+            lease_seconds=settings.lease_seconds,
+        ) as opened:
+            yield opened
 
 
 def list_studies() -> dict[str, Any]:

@@ -282,7 +282,7 @@ def alike(objective: Mapping[str, Any]) -> tuple[StudyRecord, tuple[TrialRecord,
     found = next(
         (each for each in _prepared(database.safe_url, database) if each.identity["objective"] == objective), None
     )
-    return None if found is None else (found, _whole(database, found.id)[0])
+    return None if found is None else (found, trials.list_of(database, found.id))
 
 
 @st.cache_resource(show_spinner=False, ttl=ALIKE_SECONDS, max_entries=2)

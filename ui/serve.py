@@ -30,7 +30,7 @@ MOST_SECRETS_BYTES = 100_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until a signal ends it. The exit status: 2 for what is refused, 1 where it cannot listen."""
+    """Serves until a signal ends it. The exit status: 2 for what is refused, 1 where it cannot listen, 130 for Ctrl-C."""
     asked = _parser().parse_args(arguments)
     if asked.with_parent:
         _end_with_parent(asked.with_parent)
@@ -44,21 +44,23 @@ def main(arguments: Sequence[str]) -> int:
                 names=tuple(asked.allow_host),
             ),
             None if asked.secrets is None else Path(asked.secrets),
-            open_page=asked.open_page,
+            announced=not asked.with_parent,
         )
     except TightfitError as error:
         sys.stderr.write(f"tuner: {error}\n")
         return error.exit_status
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
-def serve(asked: Listening, secrets_file: Path | None, *, open_page: str = "") -> None:
+def serve(asked: Listening, secrets_file: Path | None, *, announced: bool = True) -> None:
     """Serves the screens, blocking.
 
     Args:
         asked: Where and for whom.
         secrets_file: TOML with ``[auth]`` and ``[roles]``; None for none, or Streamlit's own places.
-        open_page: Page and query of the address that is printed, such as ``study?study=mine``.
+        announced: Whether the address is said on stderr.
 
     Raises:
         TightfitError: It may not or cannot listen so.
@@ -78,10 +80,10 @@ def serve(asked: Listening, secrets_file: Path | None, *, open_page: str = "") -
     names = allowed_names(asked, secrets)
     app = st.App(
         SCRIPT,
-        middleware=[Middleware(Shield, names=names, policy=policy)],  # type: ignore[arg-type]
+        middleware=[Middleware(Shield, names=names, policy=policy)],
         secrets={"tuner_read_only": asked.read_only},
         on_script_error=_hidden,
-        lifespan=_announced(f"{address(asked.host, port)}/{open_page}"),
+        lifespan=_announcing(address(asked.host, port)) if announced else None,
     )
     app.run(config=_options(asked.host, port, file))
 
@@ -137,7 +139,7 @@ def _hidden(error: Exception) -> bool:
     return True
 
 
-def _announced(place: str) -> Any:
+def _announcing(place: str) -> Any:
     @asynccontextmanager
     async def lifespan(_app: Any) -> AsyncIterator[None]:
         sys.stderr.write(f"tuner: the screens are at {place}\n")
@@ -168,7 +170,6 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--read-only", action="store_true")
     made.add_argument("--allow-host", action="append", default=[])
     made.add_argument("--secrets")
-    made.add_argument("--open-page", default="")
     made.add_argument("--with-parent", type=int, default=0)
     return made
 

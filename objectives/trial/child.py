@@ -35,6 +35,9 @@ BODIES: Mapping[str, str] = {
     "capability": "objectives.trial.capability:run",
     "estimate": "objectives.trial.estimating:run",
     "loader_capacity": "objectives.trial.loader_capacity:run",
+    "verify": "objectives.trial.equivalence:run",
+    "soak": "objectives.trial.soaking:run",
+    "profile": "objectives.trial.profiling:run",
 }
 """What runs for which purpose."""
 BODIES_OF_KIND: Mapping[str, Mapping[str, str]] = {

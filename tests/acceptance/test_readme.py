@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
@@ -13,9 +14,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuner import spec as specs
+from tuner.work.allowed import Allowed
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("README.md", "docs/guide.md")
+SERVICE = "docs/service.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -31,7 +34,7 @@ def test_every_spec_shown_is_a_spec(page: str) -> None:
         assert specs.read(text).study == "my-model"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, SERVICE])
 def test_every_tuner_command_shown_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     commands = set(re.findall(r"^tuner ([a-z]+(?: [a-z]+(?=\n))?)", text, flags=re.MULTILINE))
@@ -43,7 +46,7 @@ def test_every_tuner_command_shown_exists(page: str) -> None:
         assert done.returncode == 0, command
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/architecture.md"])
+@pytest.mark.parametrize("page", [*PAGES, SERVICE, "docs/architecture.md"])
 def test_every_file_linked_is_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
@@ -63,6 +66,47 @@ def test_the_compose_file_gives_a_database_on_loopback_with_its_password_from_a_
     assert postgres["environment"]["POSTGRES_PASSWORD_FILE"].startswith("/run/secrets/")
     assert "pg_isready" in postgres["healthcheck"]["test"]
     assert re.fullmatch(r"postgres:\d+\.\d+-\w+", postgres["image"])
+
+
+def test_the_compose_file_migrates_once_and_starts_workers_without_root_on_loopback() -> None:
+    compose = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    services = compose["services"]
+    assert services["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    worker = services["worker"]
+    assert worker["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert worker["command"][:4] == ["tuner", "worker", "--devices", "all"]
+    assert (worker["init"], worker["shm_size"]) == (True, "8gb")
+    assert not str(worker["user"]).startswith("0")
+    assert "/healthz" in " ".join(worker["healthcheck"]["test"])
+    assert all(port.startswith("127.0.0.1:") for port in worker["ports"])
+    password = [name for each in services.values() for name in each.get("environment", {}) if "PASSWORD" in name]
+    assert password == ["POSTGRES_PASSWORD_FILE"]
+
+
+def test_the_image_is_pinned_and_runs_without_root() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"FROM python:\d+\.\d+\.\d+-slim-\w+", next(line for line in lines if line.startswith("FROM")))
+    assert "USER tuner" in lines
+    for line in lines:
+        if line.startswith("COPY "):
+            *sources, _ = line.split()[1:]
+            assert all((ROOT / source).exists() for source in sources), line
+
+
+def test_the_systemd_unit_drains_and_keeps_the_url_out_of_the_environment() -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read(ROOT / "examples/systemd/tightfit-worker.service", encoding="utf-8")
+    service = unit["Service"]
+    assert (service["KillMode"], service["Restart"]) == ("mixed", "always")
+    assert "tuner worker --devices all" in service["ExecStart"]
+    text = (ROOT / "examples/systemd/tightfit-worker.service").read_text(encoding="utf-8")
+    assert "TUNER_DATABASE_URL=" not in text
+
+
+def test_the_example_of_an_operators_list_is_one() -> None:
+    listed = Allowed.read(ROOT / "examples/allowed.yaml")
+    assert listed.objectives == ("built-in",)
 
 
 def quickstart(folder: Path, *arguments: str) -> dict[str, object]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tuner.cli.longer_commands import LONGER_COMMANDS
 from tuner.cli.options import answer, debug_option, json_option
+from tuner.cli.screens import ui
 from tuner.cli.service_commands import COMMANDS, rebuild_optuna
 from tuner.cli.trainer_commands import TRAINER_COMMANDS
 
@@ -23,10 +25,18 @@ def tuner() -> None:
 @click.option("--sampler", metavar="NAME", help="Who proposes: auto, tpe, gp, nsga2, random or grid.")
 @click.option("--memory", metavar="LIMIT", help="Memory limit, such as 92% or 40GiB, instead of the spec's.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--ui", "with_screens", is_flag=True, help="Open the screens on the study; their address is on stderr.")
 @json_option
 @debug_option
 def run(
-    spec: str, trials: int | None, time: str | None, sampler: str | None, memory: str | None, quiet: bool, as_json: bool
+    spec: str,
+    trials: int | None,
+    time: str | None,
+    sampler: str | None,
+    memory: str | None,
+    quiet: bool,
+    with_screens: bool,
+    as_json: bool,
 ) -> int:
     """Run the study of SPEC on this machine: trials, front, confirmed winner.
 
@@ -35,7 +45,7 @@ def run(
     from tuner.cli.running import run_study
 
     given = {"limits.trials": trials, "limits.time": time, "sampler": sampler, "limits.memory": memory}
-    return run_study(spec, given, quiet=quiet, as_json=as_json)
+    return run_study(spec, given, quiet=quiet, as_json=as_json, with_screens=with_screens)
 
 
 @tuner.command()
@@ -161,5 +171,5 @@ def check(as_json: bool) -> None:
 
 
 db.add_command(rebuild_optuna)
-for _command in (*COMMANDS, *TRAINER_COMMANDS):
+for _command in (*COMMANDS, *LONGER_COMMANDS, *TRAINER_COMMANDS, ui):
     tuner.add_command(_command)

@@ -8,13 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.cli.outcome import INTERRUPTED, TERMINATED
 from tuner.stop import Stop
 
+if TYPE_CHECKING:
+    from tuner.spec.model import StudySpec
 
-def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: bool) -> int:
+
+def run_study(
+    spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: bool, with_screens: bool = False
+) -> int:
     """Runs the study of a spec's file and prints its result.
 
     Args:
@@ -22,6 +27,7 @@ def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: 
         overrides: Values by dotted key that replace the spec's.
         quiet: Whether progress is kept off stderr.
         as_json: Whether the result is one JSON document on stdout.
+        with_screens: Whether the screens are opened on the study.
 
     Returns:
         The exit status: the result's, or that of the interruption.
@@ -32,12 +38,24 @@ def run_study(spec: str, overrides: Mapping[str, Any], *, quiet: bool, as_json: 
     from tuner import spec as specs
 
     asked = specs.read(Path(spec), overrides=overrides)
+    if not with_screens:
+        return _run(asked, Path(spec), quiet=quiet, as_json=as_json)
+    from tuner.cli.screens import screens_beside, stay_open
+
+    with screens_beside(asked.study):
+        status = _run(asked, Path(spec), quiet=quiet, as_json=as_json)
+        stay_open()
+    return status
+
+
+def _run(asked: StudySpec, spec: Path, *, quiet: bool, as_json: bool) -> int:
     from tuner import api
+    from tuner import spec as specs
     from tuner.cli.display import display
     from tuner.cli.options import print_document
     from tuner.cli.tables import print_result
 
-    with specs.with_lines(Path(spec)), stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
+    with specs.with_lines(spec), stop_on_signals() as stop, display(sys.stderr, quiet=quiet) as on_progress:
         result = api.run(asked, on_progress=on_progress, stop=stop)
     document = result.to_json()
     if as_json:

@@ -21,6 +21,7 @@ SERVER = Path(__file__).resolve().parent.parent.parent / "ui" / "serve.py"
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 8501
 PORTS_TRIED = 50
+START_SECONDS = 30.0
 END_SECONDS = 5.0
 
 
@@ -31,7 +32,9 @@ END_SECONDS = 5.0
 @click.option("--allow-unauthenticated", is_flag=True, help="Listen for others although nobody has to sign in.")
 @click.option("--read-only", is_flag=True, help="Nobody may change anything.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A further host name that people reach it by.")
-@click.option("--secrets", type=click.Path(), metavar="FILE", help="TOML with [auth] (OIDC) and [roles]; see the guide.")
+@click.option(
+    "--secrets", type=click.Path(), metavar="FILE", help="TOML with [auth] (OIDC) and [roles]; see the guide."
+)
 @debug_option
 def ui(
     host: str,
@@ -65,12 +68,18 @@ def _command(words: Sequence[str]) -> list[str]:
 
 @contextmanager
 def screens_beside(study: str) -> Iterator[None]:
-    """The screens on a study while it runs here; their address is on stderr. They end with the block, or with us."""
+    """The screens on a study while it runs here; their address is on stderr. They end with the block, or with us.
+
+    Raises:
+        TightfitError: They cannot be started.
+    """
     port = _free_port()
-    page = f"study?study={quote(study, safe='')}"
-    words = ["--host", LOOPBACK, "--port", str(port), "--open-page", page, "--with-parent", str(os.getpid())]
+    words = ["--host", LOOPBACK, "--port", str(port), "--with-parent", str(os.getpid())]
     server = subprocess.Popen(_command(words), start_new_session=True, stdin=subprocess.DEVNULL)
     try:
+        _wait_until_it_answers(server, port)
+        place = f"http://{LOOPBACK}:{port}/study?study={quote(study, safe='')}"
+        print(f"tuner: the screens are at {place}", file=sys.stderr, flush=True)
         yield
     finally:
         server.terminate()
@@ -88,6 +97,15 @@ def stay_open() -> None:
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(3600)
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < give_up_at:
+        with suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise TightfitError("the screens could not be started; `tuner ui` says why, and `tuner run` works without --ui")
 
 
 def _free_port() -> int:

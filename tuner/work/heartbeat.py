@@ -99,9 +99,9 @@ class Heartbeat:
             return
         status = studies.status_of(self._database, session.study.id)
         self.heard_at = time.monotonic()
-        if (why := LEFT_FOR.get(status)) is not None:
+        if (why := LEFT_FOR.get(status)) is not None and (status is None or not session.after_its_end):
             session.stop.leave(why)
-        elif now - self._saved_at >= SAVE_SECONDS:
+        elif now - self._saved_at >= SAVE_SECONDS and not session.after_its_end:
             self._saved_at = now
             session.workers = max(1, len(workers.list_all(self._database, study_id=session.study.id)))
             session.save_seconds()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,6 +115,7 @@ class Lane:
         watch: Watch = lambda _event: None,
         cancelled: Callable[[], bool] = lambda: False,
         on_wait: Callable[[str], None] = lambda _holder: None,
+        prefix: Sequence[str] = (),
     ) -> RunEnd:
         """Runs one child to its end. Waits first while another process's child holds the device.
 
@@ -125,6 +126,7 @@ class Lane:
             watch: Sees every event; a text stops the child for that reason.
             cancelled: Asked now and then; True ends the child as ``cancelled``.
             on_wait: Called once with who holds the device, when there is something to wait for.
+            prefix: A command that starts the child's interpreter (a profiler).
 
         Raises:
             MachineError: The device's memory does not come back, no process can be started, or it was cancelled while
@@ -137,7 +139,9 @@ class Lane:
             if not self.acquire(on_wait=on_wait, cancelled=cancelled):
                 raise MachineError("it was not started: the wait for its device was given up")
             self._require_free()
-            return execute(launcher, request, log_path, deadlines, watch=watch, cancelled=cancelled, lock=self._lock)
+            return execute(
+                launcher, request, log_path, deadlines, watch=watch, cancelled=cancelled, prefix=prefix, lock=self._lock
+            )
         finally:
             self._lock.release()
             log_path.unlink(missing_ok=True)

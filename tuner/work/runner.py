@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,12 +114,16 @@ def execute(
     watch: Watch = lambda _event: None,
     cancelled: Callable[[], bool] = lambda: False,
     cold: bool = False,
+    prefix: Sequence[str] = (),
     lock: DeviceLock | None = None,
 ) -> RunEnd:
-    """Runs one child to its end and judges it. Always returns; whatever happened to the child is in the verdict."""
+    """Runs one child to its end and judges it. Always returns; whatever happened to the child is in the verdict.
+
+    ``prefix`` is a command that starts the child's interpreter (a profiler); such a child starts cold.
+    """
     begun = time.monotonic()
     listener = Listener(deadlines)
-    process = launcher.start(request, log_path, cold=cold, lock=lock)
+    process = launcher.start(request, log_path, cold=cold, prefix=prefix, lock=lock)
     _listen(process, listener, watch, cancelled)
     assert process.ended is not None
     ending = ending_from(process.ended, listener.events, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,6 +51,8 @@ class Session:
         report: Takes progress.
         worker_id: This process in the store; None where it is not registered.
         shared: Whether other processes work on the study at the same time.
+        after_its_end: Whether the study stands as it is meanwhile: a longer run leaves when it is deleted, no sooner, and
+            its time is not the study's.
         keepalive_seconds: A child that hears nothing for so long ends itself.
         workers: How many processes work on it now, as last seen.
         look: Called between two runs, and with True while there is nothing to run: may find a reason to leave.
@@ -67,6 +69,7 @@ class Session:
     report: OnProgress = ignore
     worker_id: str | None = None
     shared: bool = False
+    after_its_end: bool = False
     keepalive_seconds: float = 60.0
     workers: int = 1
     look: Callable[[Session, bool], None] = lambda _session, _idle: None
@@ -166,11 +169,26 @@ class Session:
         )
 
     def execute(
-        self, lane: Lane, request: RunRequest, deadlines: Deadlines, watch: Watch = lambda _event: None
+        self,
+        lane: Lane,
+        request: RunRequest,
+        deadlines: Deadlines,
+        watch: Watch = lambda _event: None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> RunEnd:
         """Runs one child of this study to its end. A machine that cannot run it is an ``infra`` outcome, no error.
 
         The run counts as running until :meth:`store` has kept its end.
+
+        Args:
+            lane: Where.
+            request: What the child is asked.
+            deadlines: How long it may take.
+            watch: Sees its events.
+            environment: Process-start variables; None for the spec's.
+            prefix: A command that starts the child's interpreter (a profiler).
         """
         self.running.add(request.run)
         begun = time.monotonic()
@@ -178,10 +196,11 @@ class Session:
             return lane.run(
                 request,
                 deadlines,
-                environment=self.spec.environment,
+                environment=self.spec.environment if environment is None else environment,
                 watch=watch,
                 cancelled=lambda: self.stop.ends_run() or request.run in self.taken_away,
                 on_wait=self.waiting,
+                prefix=prefix,
             )
         except MachineError as error:
             return unable(error, time.monotonic() - begun)

@@ -86,8 +86,12 @@ def opened(
     stop: Stop,
     report: OnProgress,
     lease_seconds: float = workers.LEASE_SECONDS,
+    after_its_end: bool = False,
 ) -> Iterator[Session]:
-    """A session on a study: nobody else works on it meanwhile, nothing of its processes stays. As :func:`work_on`."""
+    """A session on a study: nobody else works on it meanwhile, nothing of its processes stays. As :func:`work_on`.
+
+    ``after_its_end``: the study's status stays what it is, and is no reason to leave.
+    """
     with database.lock(f"study-{study.id}") as held:
         if not held:
             raise StudyError(f"another process is working on study {study.name!r}: wait for it, or stop it first")
@@ -99,7 +103,7 @@ def opened(
             session = Session(
                 database=database, study=study, spec=spec, lanes=lanes, stop=Leaving(stop),
                 outbox=Outbox(folder, database), report=report, worker_id=worker.id,
-                keepalive_seconds=lease_seconds,
+                keepalive_seconds=lease_seconds, after_its_end=after_its_end,
             )  # fmt: skip
             with Heartbeat(database, worker.id, lease_seconds=lease_seconds, session=session):
                 yield session

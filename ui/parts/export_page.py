@@ -62,7 +62,7 @@ def draw(study: StudyRecord) -> None:
     if name == TABLE:
         _draw_table(study)
         return
-    _draw_configuration(view, str(pick or "fastest"), ranks, _format(str(name)))
+    _draw_configuration(view, str(pick), ranks, _format(str(name)))
 
 
 def _title(name: str) -> str:
