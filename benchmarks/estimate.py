@@ -1,9 +1,10 @@
 """How true is the memory predicted before a run? Predicted against measured peaks, raw and after correcting runs.
 
-    python -m benchmarks.estimate [FAMILY ...]        (families: see MODELS)
+    python -m benchmarks.estimate [FAMILY ...] [TABLE.jsonl ...]        (families: see MODELS)
 
-Each configuration is predicted by an ``estimate`` child and run by a real ``search`` child. Corrected: the rest of the
-family after the memory model has seen the smallest configuration of each precision.
+Each configuration of a family is predicted by an ``estimate`` child and run by a real ``search`` child; a replay table
+holds both already. Corrected: the rest of the family after the memory model has seen the largest configuration of each
+precision.
 """
 
 from __future__ import annotations
@@ -100,6 +101,20 @@ def compare(family: str) -> list[dict[str, Any]]:
             bench.lane.close()
 
 
+def rows_of(table: Path) -> list[dict[str, Any]]:
+    """The same rows out of a replay table; its name stands for the family."""
+    lines = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    return [
+        {
+            "family": table.stem,
+            "config": row["config"],
+            "measured_bytes": row["peak_memory_bytes"],
+            "peak_memory_bytes": row.get("predicted_peak_memory_bytes"),
+        }
+        for row in lines[1:]
+    ]
+
+
 def predictions(bench: Bench, configs: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """What an ``estimate`` child answers: (whole configuration, prediction)."""
     asked = [dict(bench.request("search", config, SHORT).config) for config in configs]
@@ -193,9 +208,13 @@ def _share(flags: Sequence[bool]) -> float | None:
     return sum(flags) / len(flags) if flags else None
 
 
-def main(families: Sequence[str]) -> dict[str, Any]:
-    """Compares the families and returns all rows and the summary."""
-    rows = [row for family in families or list(MODELS) for row in compare(family)]
+def main(sources: Sequence[str]) -> dict[str, Any]:
+    """Compares families and tables (every family without any) and returns all rows and the summary."""
+    rows = [
+        row
+        for source in sources or list(MODELS)
+        for row in (rows_of(Path(source)) if source.endswith(".jsonl") else compare(source))
+    ]
     return {"rows": rows, **summary(rows)}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, exists, select
+from sqlalchemy import Row, ScalarSelect, exists, select
 from sqlalchemy.orm import Session
 
 from storage.database import Database
@@ -37,6 +37,7 @@ class ConfirmedStudy:
         data: What its preparation found out about the data and the model; empty when nothing.
         memory_limit_bytes: What its trials might need.
         hardware: Device and software of its newest confirmation run; empty when that is not known.
+        confirmed_at: When its newest confirmation run started; None when that is not known.
         trials: The confirmed ones that completed, fastest first.
     """
 
@@ -47,7 +48,7 @@ class ConfirmedStudy:
     data: Json
     memory_limit_bytes: int | None
     hardware: Json
-    finished_at: datetime | None
+    confirmed_at: datetime | None
     trials: tuple[ConfirmedTrial, ...] = ()
 
 
@@ -63,20 +64,20 @@ def confirmed_studies(database: Database, *, limit: int = 500, name: str | None 
 
 
 def _read(session: Session, limit: int, name: str | None) -> tuple[ConfirmedStudy, ...]:
-    columns = (Study.id, Study.name, Study.device, Study.spec, Study.memory_limit_bytes, Study.finished_at)
+    columns = (Study.id, Study.name, Study.device, Study.spec, Study.memory_limit_bytes)
     confirmed = exists().where(Trial.study_id == Study.id, Trial.confirmed, Trial.outcome == "completed")
-    hardware = (
-        select(Run.hardware)
-        .where(Run.study_id == Study.id, Run.outcome == "completed", Run.purpose == "confirm")
-        .order_by(Run.started_at.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    page = select(*columns, Study.facts["data"].label("data"), hardware.label("hardware")).where(confirmed)
+    data, hardware, at = Study.facts["data"], _newest(Run.hardware), _newest(Run.started_at)
+    page = select(*columns, data.label("data"), hardware.label("hardware"), at.label("confirmed_at")).where(confirmed)
     page = page.order_by(Study.id.desc()).limit(limit)
     heads = session.execute(page if name is None else page.where(Study.name == name)).all()
     trials = _trials(session, [head.id for head in heads])
     return tuple(_study(head, tuple(trials.get(head.id, ()))) for head in heads)
+
+
+def _newest(column: Any) -> ScalarSelect[Any]:
+    """Of a study's newest completed confirmation run."""
+    mine = (Run.study_id == Study.id, Run.outcome == "completed", Run.purpose == "confirm")
+    return select(column).where(*mine).order_by(Run.started_at.desc()).limit(1).scalar_subquery()
 
 
 def _study(head: Row[Any], trials: tuple[ConfirmedTrial, ...]) -> ConfirmedStudy:

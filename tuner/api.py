@@ -170,6 +170,20 @@ def verify(name: str, *, on_progress: OnProgress | None = None, stop: Stop | Non
         return work(bench)
 
 
+def confirm(name: str, *, on_progress: OnProgress | None = None, stop: Stop | None = None) -> Result:
+    """Confirms a study again on this machine, from nothing: the old confirmation stops counting once that is done.
+
+    Raises:
+        StudyError: There is no such study, it has nothing to confirm, or another process works on it.
+        TightfitError: It was measured on another kind of device, was stopped, or could not be confirmed.
+    """
+    from tuner.work.renewing import renew
+
+    with _longer(name, on_progress, stop) as bench:
+        renew(bench)
+    return show(name)
+
+
 @contextmanager
 def _longer(name: str, on_progress: OnProgress | None, stop: Stop | None) -> Iterator[Bench]:
     """A study of the store, opened for one of its longer runs on this machine."""
@@ -187,6 +201,38 @@ def _longer(name: str, on_progress: OnProgress | None, stop: Stop | None) -> Ite
             lease_seconds=settings.lease_seconds,
         ) as opened:
             yield opened
+
+
+def doctor(name: str) -> dict[str, Any]:
+    """What the checks for the seven mistakes say of a study's measurements (:mod:`tuner.doctor`). Runs nothing.
+
+    Raises:
+        StudyError, StoreError: As :func:`show`.
+    """
+    from tuner.doctor import diagnose
+
+    with opened_store() as database:
+        return diagnose(_view(database, _known(database, name))).to_json()
+
+
+def report(name: str, *, output: str | Path | None = None) -> dict[str, Any]:
+    """Writes a study as one HTML file that needs no network and no script: ``{"study", "written", "bytes"}``.
+
+    Args:
+        name: The study.
+        output: Where; ``NAME.html`` in this folder without it. A file that is no such report is never written over.
+
+    Raises:
+        StudyError, StoreError: As :func:`show`.
+        TightfitError: It cannot be written there.
+    """
+    from tuner.report import page, write
+    from tuner.report.writing import default_path
+
+    with opened_store() as database:
+        text = page(_view(database, _known(database, name)))
+    path = write(text, default_path(name) if output is None else Path(output))
+    return {"study": name, "written": str(path), "bytes": len(text.encode())}
 
 
 def list_studies() -> dict[str, Any]:

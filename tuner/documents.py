@@ -153,11 +153,59 @@ ANSWER = _fields(
     ("found_under_cap", "boolean", "Whether that was a memory cap on a larger card."),
     ("global_batch_size", "integer", "Samples per optimizer step; null where the study gives tokens."),
     ("world_size", "integer", "Ranks it is for."),
-    ("confirmed_at", "text", "When the study ended; null when it has not."),
+    ("confirmed_at", "text", "When the newest confirmation run started; null when that is not known."),
     ("versions", "object", "Software it was measured with."),
     ("renew", "text", "The command that measures it again."),
 )
 """The answer of ``lookup``; ``tuner.best_config`` returns the same."""
+
+DIAGNOSIS = _fields(
+    ("study", "text", "Its name."),
+    ("counts", "object", "Number of checks by verdict."),
+    ("checks", "list of objects", "The seven mistakes, in order; the fields below."),
+)
+"""``doctor``."""
+
+CHECK = _fields(
+    ("name", "text", "`batch_and_memory`, `precision_and_memory_format`, `fragmentation`, `parallelism`, "
+     "`data_loading`, `accumulation`, `profiling`."),
+    ("mistake", "integer", "Its number in the README's list."),
+    ("title", "text", "For people."),
+    ("verdict", "text", "`fine`, `improve`, `broken`, `not_measured` or `not_comparable`: that of the worst finding."),
+    ("summary", "text", "The statement of the finding that decided."),
+    ("evidence", "list of objects", "One a question; the fields of a finding below."),
+    ("advice", "list of objects", "What to change; the fields below."),
+)  # fmt: skip
+"""One check."""
+
+EVIDENCE = _fields(
+    ("question", "text", "Unique within the check."),
+    ("verdict", "text", "As above."),
+    ("statement", "text", "The answer, with the numbers that matter."),
+    ("figures", "list of objects", "`name`, `of` (what it belongs to), `value`, `unit`, `interval` (95 %, or null)."),
+    ("trials", "list of integers", "Numbers of the trials it rests on."),
+    ("runs", "list of text", "Ids of the runs it rests on."),
+    ("measured_by", "text", "The command or key that would answer it; null unless `not_measured`."),
+)
+"""One finding of a check."""
+
+ADVICE = _fields(
+    ("change", "text", "What to do."),
+    ("expected", "text", "What it is expected to gain, and on what ground."),
+    ("check", "text", "How to see that it worked."),
+    ("knobs", "object", "The knob values it comes to; empty where it is none of ours."),
+    ("gain", "number", "Throughput after over before; null where it was not measured and does not follow."),
+    ("gain_interval", "[low, high]", "95 % interval of it; null without one."),
+    ("measured", "boolean", "Whether trials measured the gain; else it is a bound that follows from a measurement."),
+)
+"""One change that a check advises."""
+
+REPORT = _fields(
+    ("study", "text", "Its name."),
+    ("written", "text", "Path of the HTML file."),
+    ("bytes", "integer", "Its size."),
+)
+"""``report``."""
 
 LIST = _fields(
     ("studies", "list of objects", "One a study, newest first; the fields below."),
@@ -263,6 +311,11 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Init", commands="`tuner init`", fields=INIT),
     Layout(title="Lookup", commands="`tuner lookup`", fields=LOOKUP),
     Layout(title="Answer", commands="inside `tuner lookup`", fields=ANSWER),
+    Layout(title="Diagnosis", commands="`tuner doctor`", fields=DIAGNOSIS),
+    Layout(title="Check", commands="inside `checks`", fields=CHECK),
+    Layout(title="Finding", commands="inside `evidence`", fields=EVIDENCE),
+    Layout(title="Advice", commands="inside `advice`", fields=ADVICE),
+    Layout(title="Report", commands="`tuner report`", fields=REPORT),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),

@@ -107,7 +107,8 @@ def _is_old(user: Mapping[str, Any], rules: Rules, now_seconds: float) -> bool:
 
 
 def _is_listed(address: str, patterns: Sequence[str]) -> bool:
-    return bool(address) and any(fnmatchcase(address, pattern.casefold()) for pattern in patterns)
+    one = address.count("@") == 1 and address.isprintable() and " " not in address
+    return one and any(fnmatchcase(address, pattern.casefold()) for pattern in patterns)
 
 
 def secret(name: str) -> Any:

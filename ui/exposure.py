@@ -100,8 +100,8 @@ def host_of(header: str | None) -> str | None:
     if not header or any(sign in header for sign in "/@?#\\ \t"):
         return None
     if header.startswith("["):
-        inner, _, port = header[1:].partition("]")
-        good = _address(inner) is not None and (not port or (port[0] == ":" and port[1:].isdigit()))
+        inner, closed, port = header[1:].partition("]")
+        good = bool(closed) and _address(inner) is not None and (not port or (port[0] == ":" and port[1:].isdigit()))
         return inner if good else None
     name, colon, port = header.partition(":")
     return name.casefold().rstrip(".") or None if not colon or port.isdigit() else None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,6 +55,12 @@ class Points:
     def at(self) -> Mapping[int, int]:
         """Position by trial number."""
         return {number: place for place, number in enumerate(self.numbers)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for what charts show of these trials: the same as long as that is the same."""
+        figures = (self.throughput, self.peak, self.predicted)
+        return sha256(b"".join((*(each.tobytes() for each in figures), repr(self.outcomes).encode()))).hexdigest()
 
     @cached_property
     def counts(self) -> Mapping[str, int]:

@@ -30,7 +30,7 @@ MOST_SECRETS_BYTES = 100_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until a signal ends it. The exit status: 2 for what is refused, 1 where it cannot listen, 130 for Ctrl-C."""
+    """Serves until a signal ends it. The exit status: 2 for what is refused, 1 where it cannot, 130 for Ctrl-C."""
     asked = _parser().parse_args(arguments)
     if asked.with_parent:
         _end_with_parent(asked.with_parent)

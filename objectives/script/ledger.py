@@ -250,7 +250,7 @@ class Ledger:
         return self.complete and len(self.window) >= 1
 
     def rank_figures(self) -> list[dict[str, Any]]:
-        """Per rank: step time, samples and real tokens of a step, memory, its wait for data and for the slowest rank, as shares of the step time."""
+        """Per rank: step time, samples and real tokens of a step, memory, shares waited for data and other ranks."""
         indices = {step.index for step in self.window}
         found = []
         for rank in self.trained:

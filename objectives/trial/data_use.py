@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from objectives.data.batching import padding_share
 from objectives.measure.proc import proportional_bytes
 from objectives.measure.window import ALWAYS_DROPPED
@@ -24,7 +26,7 @@ FEWEST_BLOCKS = 3
 def positions(batch: Any) -> int | None:
     """Positions a micro-batch computes, padding included: elements of its ``input_ids``; None where it has none."""
     ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    return int(ids.numel()) if hasattr(ids, "numel") else None
+    return int(ids.numel()) if isinstance(ids, torch.Tensor) else None
 
 
 @dataclass(kw_only=True)

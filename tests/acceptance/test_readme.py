@@ -105,7 +105,7 @@ def test_the_systemd_unit_drains_and_keeps_the_url_out_of_the_environment() -> N
 
 
 def test_the_example_of_an_operators_list_is_one() -> None:
-    listed = Allowed.read(ROOT / "examples/allowed.yaml")
+    listed = Allowed.read(ROOT / "examples/container/allowed.yaml")
     assert listed.objectives == ("built-in",)
 
 

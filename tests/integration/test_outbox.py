@@ -118,7 +118,13 @@ def register(database: Database, lease_seconds: float = 1.2) -> str:
 def watching(database: Database, study: StudyRecord) -> Any:
     """As much of a session as a heartbeat needs."""
     return SimpleNamespace(
-        study=study, stop=Leaving(Stop()), running=set(), taken_away=set(), workers=1, save_seconds=lambda: None
+        study=study,
+        stop=Leaving(Stop()),
+        running=set(),
+        taken_away=set(),
+        workers=1,
+        after_its_end=False,
+        save_seconds=lambda: None,
     )
 
 

@@ -152,7 +152,7 @@ def answered(
         found_under_cap=is_capped(mark),
         global_batch_size=query.global_batch_size or mark.batch,
         world_size=query.ranks,
-        confirmed_at=None if study.finished_at is None else study.finished_at.isoformat(),
+        confirmed_at=None if study.confirmed_at is None else study.confirmed_at.isoformat(),
         versions=dict(versions),
         renew=f"tuner confirm {study.name}",
     )

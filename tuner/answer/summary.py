@@ -19,6 +19,7 @@ from tuner.answer.verdict import Confirmation, confirmation
 from tuner.search.front import is_feasible, knee, pareto_front
 from tuner.search.noise import Interval, study_spread
 from tuner.search.prepared import Prepared
+from tuner.search.renewal import current_runs, since_of
 from tuner.search.schedule import History
 from tuner.spec.model import StudySpec
 
@@ -45,7 +46,7 @@ class StudyView:
         """The study as the schedule sees it."""
         return History(
             trials=self.trials,
-            runs=self.runs,
+            runs=current_runs(self.runs, since_of(self.study.facts)),
             elapsed_seconds=self.study.seconds,
             limit_bytes=self.study.memory_limit_bytes,
             device_kind=self.facts.device_kind if self.facts is not None else "cpu",

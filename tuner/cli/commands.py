@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tuner.cli.doctor_commands import DOCTOR_COMMANDS
 from tuner.cli.longer_commands import LONGER_COMMANDS
 from tuner.cli.options import answer, debug_option, json_option
 from tuner.cli.screens import ui
@@ -171,5 +172,5 @@ def check(as_json: bool) -> None:
 
 
 db.add_command(rebuild_optuna)
-for _command in (*COMMANDS, *LONGER_COMMANDS, *TRAINER_COMMANDS, ui):
+for _command in (*COMMANDS, *DOCTOR_COMMANDS, *LONGER_COMMANDS, *TRAINER_COMMANDS, ui):
     tuner.add_command(_command)

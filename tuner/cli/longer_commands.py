@@ -26,12 +26,12 @@ def verify(study: str, as_json: bool) -> int:
     from tuner import api
     from tuner.cli.longer_printing import print_verified
 
-    found, status = _carried_out(lambda **asked: api.verify(study, **asked))
+    found, status = carried_out(lambda **asked: api.verify(study, **asked))
     answer(found, as_json=as_json, show=print_verified)
     return status or int(found["verdict"] == "broken")
 
 
-def _carried_out(work: Asked) -> tuple[Mapping[str, Any], int]:
+def carried_out(work: Asked) -> tuple[Mapping[str, Any], int]:
     """Runs it with progress on stderr; Ctrl-C ends it. Returns what it answers and the status a signal asked for."""
     import sys
 

@@ -29,7 +29,9 @@ def print_verified(document: Mapping[str, Any]) -> None:
     _distances(out, document["gradients"])
     _curve(out, document["loss_curve"])
     for name, share in document["lost_update_shares"].items():
-        line(out, f"in {name} {100 * share:.0f} % of the elements' updates would round to nothing at this learning rate")
+        line(
+            out, f"in {name} {100 * share:.0f} % of the elements' updates would round to nothing at this learning rate"
+        )
     for note in document["notes"]:
         line(out, f"note: {note}")
 

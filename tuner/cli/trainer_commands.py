@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.longer_commands import carried_out
 from tuner.cli.options import answer, debug_option, json_option
 
 
@@ -80,5 +81,22 @@ def lookup(
     return 0 if found["answer"] is not None else 1
 
 
-TRAINER_COMMANDS = (init, lookup)
+@click.command()
+@click.argument("study")
+@json_option
+@debug_option
+def confirm(study: str, as_json: bool) -> int:
+    """Confirm STUDY again: the winner, the baseline and its rivals in new long runs, on this machine as it is now.
+
+    The old confirmation stops counting when the new one is done; stopped before, everything stays as it was.
+    """
+    from tuner import api
+    from tuner.cli.tables import print_result
+
+    found, status = carried_out(lambda **asked: api.confirm(study, **asked).to_json())
+    answer(found, as_json=as_json, show=print_result)
+    return status
+
+
+TRAINER_COMMANDS = (init, lookup, confirm)
 """All of them; :mod:`tuner.cli.commands` adds them to the group."""

@@ -86,3 +86,28 @@ def differing(config: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[s
 def knobs(config: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     """What differs from a reference configuration, in one line; empty when nothing does."""
     return ", ".join(f"{name} {value(given)}" for name, given in differing(config, reference).items())
+
+
+def figure(item: Mapping[str, Any]) -> str:
+    """A figure of the doctor (:data:`tuner.documents.FIGURE`) with its unit and interval."""
+    text = _measured(item["value"], item["unit"])
+    bounds = item["interval"]
+    return (
+        text if not bounds else f"{text} [{_measured(bounds[0], item['unit'])}, {_measured(bounds[1], item['unit'])}]"
+    )
+
+
+def _measured(given: Any, unit: str) -> str:
+    if given is None or isinstance(given, str):
+        return NOTHING if given is None else given
+    if unit in ("bytes", "bytes_per_hour"):
+        return size(given) + (" an hour" if unit == "bytes_per_hour" else "")
+    if unit == "share":
+        return f"{100 * given:.3g} %"
+    if unit == "seconds":
+        return f"{1000 * given:.3g} ms" if abs(given) < 1 else duration(given)
+    if unit == "ratio":
+        return times(given)
+    if unit == "relative" or (isinstance(given, float) and abs(given) < 0.01):
+        return f"{given:.2g}"
+    return rate(given, unit) if isinstance(given, float) or unit.endswith("_per_second") else f"{given} {unit}".rstrip()

@@ -41,11 +41,12 @@ class Subject:
 
     def numbers(self, name: str) -> list[float]:
         """A figure of the runs' measurements, where they have it."""
-        return [float(value) for run in self.runs if _is_number(value := run.measurement.get(name))]
+        return [each for run in self.runs if (each := _number(run.measurement.get(name))) is not None]
 
     def memory(self, name: str) -> int | None:
         """The largest of a memory figure over the runs; None where no run has it."""
-        found = [value for run in self.runs if _is_number(value := (run.measurement.get("memory") or {}).get(name))]
+        said = (_number((run.measurement.get("memory") or {}).get(name)) for run in self.runs)
+        found = [each for each in said if each is not None]
         return int(max(found)) if found else None
 
 
@@ -110,5 +111,5 @@ def _subject(view: StudyView, word: str, trial: TrialRecord) -> Subject:
     return Subject(word=word, trial=trial, runs=tuple(done))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -54,6 +54,7 @@ class Heartbeat:
         self._every = lease_seconds / BEATS_PER_LEASE
         self._look = min(LOOK_SECONDS, self._every)
         self._beat_at = self._saved_at = time.monotonic()
+        self._drained = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.session = session
@@ -97,6 +98,9 @@ class Heartbeat:
             close_of_ended(self._database, found.trials)
         if session is None:
             return
+        if session.stop.process.is_set() and not self._drained:
+            self._drained = True
+            workers.drain(self._database, self._worker_id)
         status = studies.status_of(self._database, session.study.id)
         self.heard_at = time.monotonic()
         if (why := LEFT_FOR.get(status)) is not None and (status is None or not session.after_its_end):

@@ -15,6 +15,7 @@ from objectives.trial.protocol import Purpose, RunRequest, WindowPlan
 from storage import studies
 from tuner.errors import MachineError
 from tuner.progress import Notice, OnProgress, StepSeen, TrialEnded, ignore
+from tuner.search.renewal import current_runs, since_of
 from tuner.search.schedule import History
 from tuner.work.clock import StudyClock
 from tuner.work.dominance import DominanceWatch
@@ -105,7 +106,8 @@ class Session:
 
     def history(self) -> History:
         """The study as it stands; busy is a trial with a run in progress, on whichever worker."""
-        trials, runs = self._rows.read()
+        trials, every = self._rows.read()
+        runs = current_runs(every, since_of(self.study.facts))
         return History(
             trials=trials,
             runs=runs,

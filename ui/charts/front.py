@@ -17,6 +17,7 @@ from ui.charts.strip import add_strip
 from ui.charts.thinning import thinned
 from ui.plain import chart_text
 from ui.points import Floats, Points
+from ui.reported import Reported
 
 YAxis = Literal["throughput", "per_device", "mfu", "energy"]
 Y_AXES: tuple[YAxis, ...] = get_args(YAxis)
@@ -36,8 +37,7 @@ class Picture:
         front: Numbers on the Pareto front, fastest first.
         winner: The confirmed best; None without one.
         knee: None without a front.
-        intervals: 95 % interval of the throughput by trial number, units per second.
-        level: Factor that brings unconfirmed throughputs to the confirmation's level.
+        reported: The throughputs that are reported, with their intervals.
         ranks: Devices of one run.
         figures: By trial number, what the chosen axis shows where that is no throughput.
         picked: Numbers that were selected before this figure was drawn.
@@ -48,8 +48,7 @@ class Picture:
     front: Sequence[int] = ()
     winner: int | None = None
     knee: int | None = None
-    intervals: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    level: float = 1.0
+    reported: Reported = field(default_factory=Reported)
     ranks: int = 1
     figures: Mapping[int, float] = field(default_factory=dict)
     picked: frozenset[int] = frozenset()
@@ -73,7 +72,7 @@ def front_figure(picture: Picture, choices: Choices) -> go.Figure:
     scale, unit = look.memory_scale(float(np.nanmax(points.peak, initial=0.0)))
     x = points.peak / scale
     figure = go.Figure()
-    hover = Hover(points=points, throughput=heights(picture, "throughput"), intervals=picture.intervals)
+    hover = Hover(points=points, throughput=picture.reported.column(points), intervals=picture.reported.intervals)
     _add_predictions(figure, points, shown, y, scale)
     _add_bounds(figure, points, x, y, hover)
     _add_trials(figure, (picture, choices), shown, (x, y), hover)
@@ -92,8 +91,7 @@ def heights(picture: Picture, axis: YAxis) -> Floats:
     points = picture.points
     if axis in ("mfu", "energy"):
         return np.array([picture.figures.get(number, np.nan) for number in points.numbers])
-    levelled = points.throughput * np.where(np.array(points.confirmed, dtype=bool), 1.0, picture.level)
-    return levelled / (picture.ranks if axis == "per_device" else 1)
+    return picture.reported.column(points) / (picture.ranks if axis == "per_device" else 1)
 
 
 def y_title(axis: YAxis, unit: str | None) -> str:
@@ -215,7 +213,7 @@ def _add_front_line(figure: go.Figure, picture: Picture, choices: Choices, place
 def _bars(picture: Picture, choices: Choices, ats: Sequence[int], y: Floats) -> dict[str, Any]:
     """The 95 % intervals of the front's trials; no bar where there is none."""
     share = picture.ranks if choices.y == "per_device" else 1
-    bounds = [picture.intervals.get(picture.points.numbers[at]) for at in ats]
+    bounds = [picture.reported.intervals.get(picture.points.numbers[at]) for at in ats]
     pairs = list(zip((float(y[at]) for at in ats), bounds, strict=True))
     return {
         "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": look.WINNER,

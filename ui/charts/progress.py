@@ -18,7 +18,7 @@ OUTCOME_COLOURS = {
     "completed": "#009E73", "pruned": "#56B4E9", "device_oom": "#C9434F", "cancelled": "#C4C9CF", "infra": "#8A8F98",
 }  # fmt: skip
 OTHER_OUTCOME = "#E69F00"
-HOUR = 3600.0
+HOUR, MOST_DOTS = 3600.0, 400
 
 
 def best_over_time(points: Points, throughput: Floats, limit_bytes: int | None) -> go.Figure:
@@ -56,7 +56,7 @@ def best_over_time(points: Points, throughput: Floats, limit_bytes: int | None) 
 def _add_attempts(figure: go.Figure, points: Points, throughput: Floats, at: Floats, fits: NDArray[np.bool_]) -> None:
     """Every feasible trial where it ended; of very many, one in so many."""
     mine = np.flatnonzero(fits)
-    mine = mine[:: max(1, len(mine) // 1500)]
+    mine = mine[:: max(1, len(mine) // MOST_DOTS)]
     if not len(mine):
         return
     texts = [f"trial {points.numbers[each]}, {words.rate(throughput[each], points.unit)}" for each in mine]

@@ -33,7 +33,7 @@ def add_strip(figure: go.Figure, points: Points, limit_bytes: int | None, scale:
     running = [at for at, outcome in enumerate(points.outcomes) if outcome is None]
     where = np.where(np.isfinite(points.predicted), points.predicted, np.nan if limit_bytes is None else limit_bytes)
     _add(figure, points, where / scale, hover, (gone, "out of memory", look.BAD, "x-thin"))
-    _add(figure, points, where / scale, hover, (running, "running", look.COLOURS[2], "circle-dot"))
+    _add(figure, points, where / scale, hover, (running, "running", look.GREY, "hourglass"))
     if not any(np.isfinite(where[at]) for at in (*gone, *running)):
         return False
     figure.update_layout(

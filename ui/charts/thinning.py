@@ -1,7 +1,7 @@
 """Fewer points where many lie on each other: what a browser draws of ten thousand trials. Pure.
 
-Measured in Chromium without a GPU: 1,000 points are drawn in 1.1 s as SVG, 10,000 in 2.5 s; WebGL needs 1.7 to 2.4 s for
-either, most of it to begin. So a picture of so many trials is thinned until SVG draws it at once.
+Measured in Chromium without a GPU: 1,000 points are drawn in 1.1 s as SVG, 10,000 in 2.5 s; WebGL needs 1.7 to 2.4 s
+for either, most of it to begin. So a picture of so many trials is thinned until SVG draws it at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ui.points import Floats, Points
 
-MOST = 1500
+MOST = 1000
 """Points that are drawn without any being left out."""
 GRIDS = ((160, 100), (110, 70), (80, 50), (56, 35), (40, 25), (28, 18))
 """Cells across and up, finest first: of trials in one cell that look alike, one is drawn."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from objectives.contract import BUILT_IN
+from objectives.contract import BUILT_IN, SCRIPT
 from tuner import spec as specs
 from tuner.errors import SpecError, SpecProblem
 from tuner.settings import Settings
@@ -45,12 +46,24 @@ def check(text: str, *, has_gpu: bool | None = None) -> Checked:
         spec = _read(text, has_gpu)
     except SpecError as error:
         return Checked(problems=error.problems)
+    settings = Settings.from_environment()
+    listed = Allowed.read(settings.allowed_file)
     try:
-        settings = Settings.from_environment()
-        require_allowed(spec, Allowed.read(settings.allowed_file), settings.data_dir / "empty")
+        spec = _at_home(spec, listed)
+        require_allowed(spec, listed, settings.data_dir / "empty")
     except Refused as error:
         return Checked(spec=spec, refusal=str(error))
     return Checked(spec=spec)
+
+
+def _at_home(spec: StudySpec, listed: Allowed) -> StudySpec:
+    """What was typed has no folder: an own objective's module is looked for in the folders that the operator lists."""
+    if spec.objective.kind in BUILT_IN or spec.objective.kind == SCRIPT:
+        return spec
+    first = Path(*spec.objective.kind.partition(":")[0].split(".")[:1])
+    homes = [folder for folder in listed.code if (folder / first).is_dir() or (folder / f"{first}.py").is_file()]
+    folder = str(homes[0]) if homes else spec.objective.folder
+    return replace(spec, objective=replace(spec.objective, folder=folder))
 
 
 def usable_spec(text: str, *, has_gpu: bool | None = None) -> StudySpec:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from storage.records import StudyRecord, TrialRecord
 from tuner.cli import words
 from ui import data, links
+from ui.reported import Reported
 
 MOST = 6
 METRICS: tuple[tuple[str, Callable[[TrialRecord], str]], ...] = (
@@ -27,10 +29,12 @@ METRICS: tuple[tuple[str, Callable[[TrialRecord], str]], ...] = (
 """What is compared beside the knobs."""
 
 
-def draw(study: StudyRecord, answer: Mapping[str, Any]) -> None:
+def draw(study: StudyRecord, answer: Mapping[str, Any], reported: Reported) -> None:
     """The selection as a table, a column a trial; baseline beside winner while nothing is selected."""
-    picked = links.picked_trials()
-    found = data.trials_by_number(study, (picked or _answers(answer))[:MOST])
+    picked, points = links.picked_trials(), data.points(study)
+    speeds = dict(zip(points.numbers, np.nan_to_num(reported.column(points)).tolist(), strict=True))
+    fastest = sorted(picked, key=lambda number: -speeds.get(number, 0.0))
+    found = data.trials_by_number(study, (fastest or _answers(answer))[:MOST])
     if not found:
         st.caption("Select trials on the front (click, or drag a box) or in the table to see them side by side.")
         return
@@ -41,7 +45,7 @@ def draw(study: StudyRecord, answer: Mapping[str, Any]) -> None:
         else:
             st.caption("Select trials on the front (click, or drag a box) or in the table to compare those.")
     _links(study, found)
-    differing, alike = table(found, float(answer.get("search_level") or 1.0))
+    differing, alike = table(found, reported)
     st.dataframe(differing, hide_index=True, height="content", alt="Trials side by side, knob by knob.")
     if alike:
         with st.expander(f"The same in all of them ({len(alike)})", key="alike"):
@@ -51,7 +55,7 @@ def draw(study: StudyRecord, answer: Mapping[str, Any]) -> None:
 def _title(picked: Sequence[int]) -> str:
     if not picked:
         return "Baseline beside the best"
-    return "Side by side" + (f": the first {MOST} of {len(picked)} selected" if len(picked) > MOST else "")
+    return "Side by side" + (f": the fastest {MOST} of {len(picked)} selected" if len(picked) > MOST else "")
 
 
 def _answers(answer: Mapping[str, Any]) -> tuple[int, ...]:
@@ -71,15 +75,15 @@ def _links(study: StudyRecord, found: Sequence[TrialRecord]) -> None:
             )  # fmt: skip
 
 
-def table(found: Sequence[TrialRecord], level: float = 1.0) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def table(found: Sequence[TrialRecord], reported: Reported) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """Rows of metrics and knobs that differ, and rows of knobs that are alike.
 
     Args:
         found: The trials, a column each.
-        level: As in :func:`reported`.
+        reported: Their throughputs.
     """
     names = [f"trial {each.number}" for each in found]
-    speeds = [words.rate(reported(each, level), each.throughput_unit) for each in found]
+    speeds = [words.rate(reported.of(each), each.throughput_unit) for each in found]
     rows = [{" ": "throughput", **dict(zip(names, speeds, strict=True))}]
     rows += [{" ": name, **dict(zip(names, map(show, found), strict=True))} for name, show in METRICS]
     rows = [each for each in rows if any(each[name] not in ("", words.NOTHING) for name in names)]
@@ -91,18 +95,6 @@ def table(found: Sequence[TrialRecord], level: float = 1.0) -> tuple[list[dict[s
         else:
             alike.append({"knob": knob, "value": values[0]})
     return rows, alike
-
-
-def reported(trial: TrialRecord, level: float = 1.0) -> float | None:
-    """Units per second as they are reported everywhere: the confirmation's, else the search's at its level.
-
-    Args:
-        trial: The trial.
-        level: Factor that brings search numbers to the confirmation's level; 1 before there is one.
-    """
-    if trial.confirmed and trial.confirmed_throughput is not None:
-        return trial.confirmed_throughput
-    return None if trial.throughput is None else trial.throughput * level
 
 
 def clear() -> None:

@@ -113,14 +113,17 @@ def _memory(view: StudyView) -> int | None:
 
 
 def memory_marks(view: StudyView) -> Sequence[int]:
-    """Sizes at which the answer changes: each peak of the front, cards between them, and the study's limit."""
-    answer_front = view.front
-    peaks = sorted({each.peak_memory_bytes for each in answer_front if each.peak_memory_bytes is not None})
+    """Sizes at which the answer changes: each peak of the front, cards between them, and the study's limit.
+
+    Of sizes that read alike the largest is taken: what is named fits.
+    """
+    peaks = sorted({each.peak_memory_bytes for each in view.front if each.peak_memory_bytes is not None})
     if not peaks:
         return ()
     most = view.study.memory_limit_bytes or peaks[-1]
     cards = [card * GIB for card in CARDS_GIB if peaks[0] < card * GIB < most]
-    return sorted({*peaks, *cards, most})
+    by_words = {words.size(each): each for each in sorted({*peaks, *cards, most})}
+    return sorted(by_words.values())
 
 
 def _draw_trial(handover: Handover) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from storage.records import StudyRecord
 from ui import data, links
 from ui.charts.front import Choices, Picture, YAxis, front_figure
 from ui.points import Points
+from ui.reported import Reported
 
 AXES: Mapping[YAxis, str] = {
     "throughput": "throughput", "per_device": "per device", "mfu": "MFU", "energy": "energy",
 }  # fmt: skip
-CHART = "front"
+DRAWN, SELECTED_ON = "front drawn", "selected on"
+"""Kept in the session: selections that figures were drawn with; the chart of the last selection."""
 LIKED = ("precision", "activation_checkpointing", "micro_batch_size", "attention", "optimizer", "loss")
 """Knobs that are shown by colour and shape first, where a study searches them."""
 CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["toImage"], "scrollZoom": False}
@@ -24,25 +29,28 @@ CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["
 def draw(study: StudyRecord, points: Points, answer: Mapping[str, Any], ranks: int) -> None:
     """Controls and chart."""
     choices = _controls(study, points, ranks)
-    figure = _figure(study, choices, _kept_picks(study, choices), ranks)
-    st.plotly_chart(
-        figure, key=CHART, on_select=_selected, selection_mode=("points", "box", "lasso"), config=CONFIG,
-        alt=_described(answer, points),
-    )  # fmt: skip
+    figure, key = _figure(study, choices, _kept_picks(study, points, choices), ranks)
+    with st.container(key="front"):
+        st.plotly_chart(
+            figure,
+            key=key,
+            on_select=partial(_selected, key),
+            selection_mode=("points", "box", "lasso"),
+            config=CONFIG,
+            alt=_described(answer, points),
+        )
 
 
 def picture(study: StudyRecord, choices: Choices, picked: frozenset[int], ranks: int) -> Picture:
     """Everything the chart shows, read from the store."""
     answer = data.answer(study)
-    told = [*(answer.get("front") or []), *(each for each in (answer.get("best"), answer.get("baseline")) if each)]
     return Picture(
         points=data.points(study),
         limit_bytes=study.memory_limit_bytes,
         front=[each["number"] for each in answer.get("front") or []],
         winner=(answer.get("best") or {}).get("number"),
         knee=answer.get("knee"),
-        intervals={each["number"]: tuple(each["throughput_interval"]) for each in told if each["throughput_interval"]},
-        level=float(answer.get("search_level") or 1.0),
+        reported=Reported.of_answer(answer),
         ranks=ranks,
         figures=axis_figures(study, choices.y),
         picked=picked,
@@ -67,11 +75,13 @@ def axis_figures(study: StudyRecord, axis: YAxis) -> Mapping[int, float]:
 @st.cache_resource(show_spinner=False, max_entries=24)
 def _cached(
     place: str, study_id: int, version: int, choices: Choices, picked: frozenset[int], ranks: int, _of: StudyRecord
-) -> Any:
-    return front_figure(picture(_of, choices, picked, ranks), choices)
+) -> tuple[go.Figure, str]:
+    """The figure and a name for it: a figure that looks the same keeps its place, zoom and selection on the page."""
+    figure = front_figure(picture(_of, choices, picked, ranks), choices)
+    return figure, f"front-{study_id}-{sha256(figure.to_json().encode()).hexdigest()[:16]}"
 
 
-def _figure(study: StudyRecord, choices: Choices, picked: frozenset[int], ranks: int) -> Any:
+def _figure(study: StudyRecord, choices: Choices, picked: frozenset[int], ranks: int) -> tuple[go.Figure, str]:
     return _cached(data.store().safe_url, study.id, study.version, choices, picked, ranks, study)
 
 
@@ -112,13 +122,13 @@ def _axes(study: StudyRecord, ranks: int) -> list[YAxis]:
     return found
 
 
-def _kept_picks(study: StudyRecord, choices: Choices) -> frozenset[int]:
+def _kept_picks(study: StudyRecord, points: Points, choices: Choices) -> frozenset[int]:
     """The selection as it was when this figure was first drawn: the chart itself shows what came after that.
 
     A figure that changes with every selection would lose its zoom and the box just drawn.
     """
-    drawn = st.session_state.setdefault("front drawn", {})
-    key = (study.id, study.version, choices)
+    drawn = st.session_state.setdefault(DRAWN, {})
+    key = (study.id, points.fingerprint, choices)
     if key not in drawn:
         drawn.clear()
         drawn[key] = frozenset(links.picked_trials())
@@ -126,10 +136,18 @@ def _kept_picks(study: StudyRecord, choices: Choices) -> frozenset[int]:
     return kept
 
 
-def _selected() -> None:
-    """A click, a box or a lasso: the selection goes to the address, and from there to the table and the comparison."""
-    event = st.session_state.get(CHART) or {}
-    links.pick_trials(numbers_of(event["selection"]["points"] if "selection" in event else ()))
+def _selected(key: str) -> None:
+    """A click, a box or a lasso: the selection goes to the address, and from there to the table and the comparison.
+
+    A chart that was just put onto the page says that nothing is selected on it; that takes nothing back.
+    """
+    event = st.session_state.get(key) or {}
+    numbers = numbers_of(event["selection"]["points"] if "selection" in event else ())
+    if numbers:
+        st.session_state[SELECTED_ON] = key
+    elif st.session_state.get(SELECTED_ON) != key:
+        return
+    links.pick_trials(numbers)
 
 
 def numbers_of(chosen: Sequence[Mapping[str, Any]]) -> list[int]:

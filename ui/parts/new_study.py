@@ -38,7 +38,6 @@ limits: {memory: 80%, trials: 24, time: 10m}
 """A study that runs on any machine."""
 BLANK = "A study that runs anywhere"
 MOST_PROBLEMS = 30
-LEFT_BEHIND = "left the page of a new study"
 
 
 def draw() -> None:
@@ -51,10 +50,11 @@ def draw() -> None:
         spec_form.draw_editor()
         checked = check(st.session_state[SPEC], has_gpu=_has_gpu())
         _draw_verdict(checked)
+        _draw_start(checked)
     with left:
         st.subheader("Form", anchor=False)
         spec_form.draw_form()
-    _draw_start(checked)
+    _go_on()
 
 
 def _has_gpu() -> bool | None:
@@ -121,7 +121,6 @@ def _draw_start(checked: Checked) -> None:
             "Submit", key="submit", type="primary", icon=":material/rocket_launch:", disabled=not checked.is_good,
             on_click=_submit,
         )  # fmt: skip
-    _go_on()
 
 
 def _draw_outlook(found: Outlook) -> None:

@@ -36,7 +36,7 @@ def draw_editor() -> None:
     st.html(MONOSPACED)
     with st.container(key="spec-text"):
         st.text_area(
-            "The spec as YAML", key=EDITOR, height=520, on_change=_text_changed, label_visibility="collapsed",
+            "The spec as YAML", key=EDITOR, height=400, on_change=_text_changed, label_visibility="collapsed",
         )  # fmt: skip
 
 
@@ -58,8 +58,11 @@ def draw_form() -> None:
         with st.expander(title, expanded=opened, key=f"form-{section}"):
             if section == "objective":
                 _draw_kind(kind)
-            for field in found:
-                if field.section == section:
+            mine = [field for field in found if field.section == section]
+            for field in (each for each in mine if each.shape == "mapping"):
+                _draw(field, values)
+            with st.grid(columns="auto", min_column_width=190, gap="small"):
+                for field in (each for each in mine if each.shape != "mapping"):
                     _draw(field, values)
 
 

@@ -12,12 +12,12 @@ from objectives.script.launchers import ranks_of
 from storage.records import StudyRecord
 from tuner.cli import words
 from ui import data
-from ui.charts.front import Choices, heights
 from ui.charts.progress import best_over_time, outcome_bars
 from ui.parts import compare, front, running, study_head, study_rows, trials, why
 from ui.parts.live import reload_on_change, ticking
 from ui.plain import markdown
 from ui.points import Points
+from ui.reported import Reported
 
 Document = Mapping[str, Any]
 
@@ -37,11 +37,12 @@ def draw(study: StudyRecord) -> None:
     ranks = ranks_of((study.spec.get("objective") or {}).get("settings") or {})
     st.subheader("The front: throughput against peak memory", anchor=False)
     front.draw(study, points, answer, ranks)
-    compare.draw(study, answer)
-    _draw_story(study, points, answer, ranks)
+    reported = Reported.of_answer(answer)
+    compare.draw(study, answer, reported)
+    _draw_story(study, points, answer, reported)
     study_head.draw_notices(answer)
     st.subheader("Trials", anchor=False)
-    trials.draw(study, points, float(answer.get("search_level") or 1.0))
+    trials.draw(study, points, reported)
 
 
 def draw_no_study() -> None:
@@ -55,14 +56,13 @@ def _state(name: str) -> tuple[int, str] | None:
     return None if now is None else (now.version, now.status)
 
 
-def _draw_story(study: StudyRecord, points: Points, answer: Document, ranks: int) -> None:
+def _draw_story(study: StudyRecord, points: Points, answer: Document, reported: Reported) -> None:
     st.subheader("Why it won: one change after the other", anchor=False)
     why.draw(answer)
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Best over device time", anchor=False)
-        shown = front.picture(study, Choices(), frozenset(), ranks)
-        figure = best_over_time(points, heights(shown, "throughput"), study.memory_limit_bytes)
+        figure = best_over_time(points, reported.column(points), study.memory_limit_bytes)
         st.plotly_chart(figure, key="best", config=front.CONFIG, alt="The best throughput so far over device time.")
     with right:
         st.subheader("How trials ended", anchor=False)

@@ -17,6 +17,7 @@ from ui.parts.live import reload_on_change
 from ui.parts.run_evidence import draw_run
 from ui.parts.study_head import number
 from ui.plain import markdown
+from ui.reported import Reported
 
 MOST_LINES = 8
 """Runs whose steps are drawn; a table lists all."""
@@ -32,7 +33,7 @@ def draw(study: StudyRecord, number: int) -> None:
     live = trial.outcome is None and study.status in data.OPEN
     reload_on_change(lambda: _version(study.name), study.version, live=live)
     runs = data.trial_runs(study, trial.id)
-    _draw_numbers(trial, float(data.answer(study).get("search_level") or 1.0))
+    _draw_numbers(trial, Reported.of_answer(data.answer(study)))
     _draw_reason(trial)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -68,12 +69,12 @@ def _draw_path(study: StudyRecord, number: int) -> None:
                 )
 
 
-def _draw_numbers(trial: TrialRecord, level: float) -> None:
+def _draw_numbers(trial: TrialRecord, reported: Reported) -> None:
     predicted, windows = trial.predicted_peak_memory_bytes, trial.windows
     with st.grid(columns=4, min_column_width=170, gap="small", key="trial-numbers"):
         said = trial.cause or ("confirmed" if trial.confirmed else f"proposed by {trial.source}")
         number("Outcome", (trial.outcome or "running").replace("_", " "), markdown(said))
-        rate = words.rate(compare.reported(trial, level), trial.throughput_unit)
+        rate = words.rate(reported.of(trial), trial.throughput_unit)
         number("Throughput", rate, f"{windows} window{'' if windows == 1 else 's'}")
         before = "not predicted" if predicted is None else f"predicted {words.size(predicted)}"
         number("Peak memory", words.size(trial.peak_memory_bytes), before)

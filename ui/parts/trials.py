@@ -12,8 +12,8 @@ from storage.records import StudyRecord, TrialRecord
 from tuner.cli import words
 from ui import data, links
 from ui.charts import look
-from ui.parts.compare import reported
 from ui.points import Points
+from ui.reported import Reported
 
 PAGE = 50
 ORDERS = {
@@ -23,8 +23,8 @@ ORDERS = {
 MOST_KNOBS = 12
 
 
-def draw(study: StudyRecord, points: Points, level: float) -> None:
-    """Filters, the page, and the selection's count; ``level`` as in :func:`ui.parts.compare.reported`."""
+def draw(study: StudyRecord, points: Points, reported: Reported) -> None:
+    """Filters, the page, and the selection's count."""
     picked = links.picked_trials()
     outcomes, knobs, order, only = _filters(points, picked)
     if only and picked:
@@ -44,7 +44,7 @@ def draw(study: StudyRecord, points: Points, level: float) -> None:
             else "No trial on this page."
         )
         return
-    _table(found, points, picked, level)
+    _table(found, points, picked, reported)
     _pages(total, len(found))
 
 
@@ -70,13 +70,13 @@ def _spaced(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
-def _table(found: Sequence[TrialRecord], points: Points, picked: Sequence[int], level: float) -> None:
+def _table(found: Sequence[TrialRecord], points: Points, picked: Sequence[int], reported: Reported) -> None:
     numbers = tuple(each.number for each in found)
     chosen = [at for at, number in enumerate(numbers) if number in picked]
     key = f"table {hash((numbers, st.session_state.get('cleared', 0)))}"
     st.session_state["table rows"] = (key, numbers)
     st.dataframe(
-        _without_empty([row(each, points, level) for each in found]),
+        _without_empty([row(each, points, reported) for each in found]),
         key=key,
         hide_index=True,
         placeholder="",
@@ -94,13 +94,13 @@ def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: each[name] for name in kept} for each in rows]
 
 
-def row(each: TrialRecord, points: Points, level: float = 1.0) -> dict[str, Any]:
+def row(each: TrialRecord, points: Points, reported: Reported) -> dict[str, Any]:
     """One trial as a row; figures keep their numbers, so that columns sort."""
     scale, _ = look.memory_scale(float(max(points.peak[points.peak == points.peak], default=0.0)))
     return {
         "trial": each.number,
         "outcome": _spaced(each.outcome or "running") + (f": {each.cause}" if each.cause else ""),
-        "throughput": reported(each, level),
+        "throughput": reported.of(each),
         "peak": None if each.peak_memory_bytes is None else each.peak_memory_bytes / scale,
         "predicted": None if each.predicted_peak_memory_bytes is None else each.predicted_peak_memory_bytes / scale,
         "seconds": each.seconds or None,

@@ -205,7 +205,8 @@ def test_the_limit_never_exceeds_the_device() -> None:
 
 
 def test_every_example_is_a_spec() -> None:
-    examples = sorted((Path(__file__).parents[3] / "examples").rglob("*.yaml"))
+    found = (Path(__file__).parents[3] / "examples").rglob("*.yaml")
+    examples = sorted(path for path in found if path.parent.name != "container")  # an operator's list lies there
     assert examples
     for example in examples:
         assert read(example, settings=SETTINGS).search

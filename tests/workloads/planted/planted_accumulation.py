@@ -261,7 +261,7 @@ class Auxiliary(Right):
 class Noisy(Right):
     """Not comparable: draws random numbers that no module names."""
 
-    class workload(RightWorkload):  # noqa: N801
+    class workload(RightWorkload):
         def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
             total, units = super().loss(model, batch)
             return total * (1 + 0.1 * torch.rand(())), units

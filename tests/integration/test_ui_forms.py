@@ -1,0 +1,191 @@
+"""The pages that start, hand over and look after: driven through the entry script on a real embedded store."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import record
+from streamlit.testing.v1 import AppTest
+from transformers import HfArgumentParser, TrainingArguments
+
+from storage import studies, trial_table, workers
+from storage.database import Database
+from tuner.export import FORMATS
+from ui.parts.new_study import START
+from ui.parts.spec_form import EDITOR
+
+ENTRY = Path(__file__).parents[2] / "ui" / "app.py"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.setenv("TUNER_DATA_DIR", str(tmp_path / "data"))
+    for name in ("TUNER_DATABASE_URL", "TUNER_DATABASE_URL_FILE", "TUNER_ALLOWED_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "data").mkdir()
+    database = Database.open(f"sqlite:///{tmp_path / 'data' / 'tightfit.db'}")
+    database.prepare()
+    yield database
+    database.close()
+
+
+def page(name: str, **query: str) -> AppTest:
+    at = AppTest.from_file(str(ENTRY), default_timeout=60)
+    at.run()
+    for key, value in query.items():
+        at.query_params[key] = value
+    at.switch_page(f"screens/{name}.py").run()
+    assert not at.exception
+    return at
+
+
+def texts(at: AppTest) -> str:
+    elements = [*at.text, *at.error, *at.warning, *at.info, *at.success, *at.caption, *at.markdown, *at.title]
+    return "\n".join(str(each.value) for each in elements)
+
+
+def spec(at: AppTest) -> str:
+    return str(at.text_area(key=EDITOR).value)
+
+
+def button(at: AppTest, label: str) -> Any:
+    return next(each for each in at.button if each.label == label)
+
+
+def test_the_form_writes_the_yaml_and_the_yaml_fills_the_form(store: Database) -> None:
+    at = page("new_study")
+    assert spec(at) == START
+    at.multiselect(key="form.search.precision").set_value(["bf16-true"]).run()
+    assert "precision: [bf16-true]" in spec(at)
+    assert "# What you would have used: trial 0." in spec(at)
+    at.text_area(key=EDITOR).set_value(spec(at).replace("study: my-study", "study: typed")).run()
+    assert at.text_input(key="form.study").value == "typed"
+    assert at.multiselect(key="form.search.precision").value == ["bf16-true"]
+    assert not button(at, "Submit").disabled
+
+
+def test_problems_are_told_in_the_specs_own_words_with_line_and_way_out(store: Database) -> None:
+    at = page("new_study")
+    at.text_input(key="form.search.micro_batch_size").set_value("3").run()
+    assert "line" in texts(at)
+    assert "search.micro_batch_size" in texts(at)
+    assert button(at, "Submit").disabled
+    at.text_area(key=EDITOR).set_value("study: [").run()
+    assert "this is not YAML" in texts(at)
+    assert "The YAML cannot be read" in texts(at)
+    at.text_area(key=EDITOR).set_value(START).run()
+    assert "This can be run." in texts(at)
+
+
+def test_a_submitted_study_waits_for_a_worker_and_its_page_opens(store: Database) -> None:
+    at = page("new_study")
+    assert "No worker is alive" in texts(at)
+    at.text_input(key="form.study").set_value("by form").run()
+    button(at, "Submit").click().run()
+    found = studies.find(store, "by form")
+    assert found is not None
+    assert (found.status, found.submitted_at is not None) == ("queued", True)
+    assert at.query_params["study"] in ("by form", ["by form"])
+
+
+def test_a_name_that_means_another_study_is_refused_on_the_page(store: Database) -> None:
+    at = page("new_study")
+    button(at, "Submit").click().run()
+    again = page("new_study")
+    again.text_input(key="form.global_batch_size").set_value("16").run()
+    button(again, "Submit").click().run()
+    said = "\n".join(str(each.value) for each in again.code)
+    assert "another study" in said
+    assert "global_batch_size" in said
+
+
+def test_a_new_study_starts_from_a_past_one(store: Database) -> None:
+    record(store, "llama-dev", study="old", most=12)
+    at = page("new_study")
+    at.selectbox(key="past").set_value("old").run()
+    assert "study: old-2" in spec(at)
+    assert at.text_input(key="form.study").value == "old-2"
+    assert "Configurations" in [each.label for each in at.metric]
+    names = {each.label: each.value for each in at.metric}
+    assert not str(names["Configurations"]).startswith("up to")  # the past study knows what can run
+
+
+@pytest.fixture
+def measured(store: Database) -> str:
+    return record(store, "llama-dev", study="measured", most=40).name
+
+
+@pytest.mark.parametrize("name", [each.name for each in FORMATS])
+def test_every_format_is_shown_with_copy_download_and_what_it_lacks(measured: str, name: str) -> None:
+    at = page("export", study=measured, to=name)
+    assert len(at.code) >= 1
+    assert len(at.get("download_button")) >= 2
+    assert ("Not in the files" in [each.value for each in at.subheader]) or "The files carry every knob." in texts(at)
+
+
+def test_the_exported_file_loads_in_its_trainer(measured: str, tmp_path: Path) -> None:
+    at = page("export", study=measured)
+    file = tmp_path / "training_args.json"
+    shown = next(each.value for each in at.code if "per_device_train_batch_size" in each.value)
+    file.write_text(json.dumps(json.loads(shown) | {"output_dir": str(tmp_path / "out")}))
+    (loaded,) = HfArgumentParser(TrainingArguments).parse_json_file(str(file))  # type: ignore[arg-type]
+    assert loaded.per_device_train_batch_size * loaded.gradient_accumulation_steps > 0
+
+
+def test_picks_and_the_memory_slider_change_the_trial(store: Database, measured: str) -> None:
+    at = page("export", study=measured)
+    fastest = texts(at)
+    found = studies.find(store, measured)
+    assert found is not None
+    least = min(each.peak_memory_bytes or 0 for each in trial_table.front(store, found.id))
+    labels = at.select_slider(key="memory").options
+    assert len(set(labels)) == len(labels)
+    at.select_slider(key="memory").set_value(least).run()
+    assert not at.exception
+    assert texts(at) != fastest
+    smallest = page("export", study=measured, pick="smallest")
+    assert "smallest" in texts(smallest)
+
+
+def test_ranks_that_cannot_keep_the_batch_are_refused_with_those_that_can(measured: str) -> None:
+    at = page("export", study=measured)
+    at.number_input(key="ranks").set_value(7).run()
+    assert not at.exception
+    assert any("7" in str(each.value) for each in at.warning)
+
+
+def test_an_export_of_nothing_says_why(store: Database) -> None:
+    assert "No study yet" in texts(page("export"))
+    studies.create(store, name="empty", spec=_stored(), identity={})
+    assert "nothing to export" in texts(page("export", study="empty"))
+
+
+def _stored() -> dict[str, Any]:
+    from tuner import spec as specs
+
+    return specs.to_mapping(specs.read(START, has_gpu=lambda: False))
+
+
+def test_workers_are_shown_with_what_is_wrong_and_can_be_released(store: Database) -> None:
+    assert "No worker is alive" in texts(page("workers"))
+    ids = [str(uuid.uuid4()) for _ in range(2)]
+    for number, id in enumerate(ids):
+        workers.register(
+            store, id=id, host="lab", pid=10 + number, device_kind="cuda", device_name="NVIDIA H200",
+            device_uuid=f"GPU-{number}", total_memory_bytes=150 * 2**30, threads=8, lease_seconds=60, facts={},
+        )  # fmt: skip
+    workers.quarantine(store, ids[0], "three runs in a row ended as infra")
+    at = page("workers")
+    assert "2 workers" in texts(at)
+    assert "three runs in a row ended as infra" in texts(at)
+    assert "GPU\\-0" in texts(at) or "GPU-0" in texts(at)
+    button(at, "Put back into service").click().run()
+    assert workers.get(store, ids[0]).status == "idle"
+    workers.retire(store, ids[1], reason="drained")
+    gone = page("workers", ended="true")
+    assert "drained" in texts(gone)

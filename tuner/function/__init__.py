@@ -1,0 +1,1 @@
+"""``tuner.tune``: a person's own function tuned on their own machine."""
