@@ -1,4 +1,4 @@
-"""What a person's function returns as a workload: a workload as it is, or model, data set and loss with the rest made."""
+"""What a person's function returns, as a workload: one as it is, or model, data set and loss with the rest made."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def as_workload(made: Any, name: str) -> Workload:
     missing = [each for each in NEEDED if not hasattr(made, each)]
     if missing:
         raise ObjectiveError(
-            f"{name}() returned a {type(made).__name__} without {', '.join(missing)}: return a workload (the reference, "
-            "`objective` of your own) or a tuple (model, dataset, loss)"
+            f"{name}() returned a {type(made).__name__} without {', '.join(missing)}: return a workload "
+            "(the reference, `objective` of your own) or a tuple (model, dataset, loss)"
         )
     workload: Workload = made
     return workload
@@ -48,7 +48,9 @@ def _of_parts(made: tuple[Any, ...], name: str) -> Workload:
     if not isinstance(model, nn.Module):
         raise ObjectiveError(f"{name}() returned a {type(model).__name__} where the model belongs (a torch.nn.Module)")
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise ObjectiveError(f"{name}() returned a {type(dataset).__name__} as data set: it needs a length and an index")
+        raise ObjectiveError(
+            f"{name}() returned a {type(dataset).__name__} as data set: it needs a length and an index"
+        )
     if not callable(loss):
         raise ObjectiveError(f"{name}() returned a {type(loss).__name__} as loss: return a function of (model, batch)")
     return PartsWorkload(model, dataset, loss, made[3] if len(made) == 4 else None)
@@ -125,11 +127,13 @@ def batch_samples(batch: Any) -> int:
     for part in parts:
         if isinstance(part, torch.Tensor) and part.dim():
             return len(part)
-    raise ObjectiveError("the loss returned a mean, and the batch has no tensor to count samples in: return (sum, count)")
+    raise ObjectiveError(
+        "the loss returned a mean, and the batch has no tensor to count samples in: return (sum, count)"
+    )
 
 
 def repeated_blocks(model: nn.Module) -> list[nn.Module]:
-    """What activation checkpointing recomputes: a transformers model's layers, else the longest list of equal modules."""
+    """What checkpointing recomputes: a transformers model's layers, else the longest list of like modules."""
     from torch import nn
 
     if hasattr(model, "supports_gradient_checkpointing"):
@@ -139,10 +143,14 @@ def repeated_blocks(model: nn.Module) -> list[nn.Module]:
     found: list[nn.Module] = []
     for module in model.modules():
         children = list(module.children()) if isinstance(module, (nn.ModuleList, nn.Sequential)) else []
-        alike = [child for child in children if type(child) is type(children[0]) and any(child.parameters())]
+        alike = [child for child in children if type(child) is type(children[0]) and _has_parameters(child)]
         if len(alike) >= FEWEST_BLOCKS and len(alike) == len(children) and len(alike) > len(found):
             found = alike
     return found
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def _attention_setter(model: nn.Module) -> Callable[[str], None] | None:

@@ -27,6 +27,7 @@ class StudyOverview:
     Attributes:
         counts: Ended trials by outcome.
         open_trials: Trials without an outcome.
+        trial_limit: Trials at most, as its spec says; None where that says nothing.
         workers: Living workers at it.
         best_throughput: The highest confirmed throughput inside the memory limit, in units per second; of the search
             while nothing is confirmed. None without a feasible trial.
@@ -50,6 +51,7 @@ class StudyOverview:
     finished_at: datetime | None
     counts: dict[str, int] = field(default_factory=dict)
     open_trials: int = 0
+    trial_limit: int | None = None
     workers: int = 0
     best_throughput: float | None = None
     baseline_throughput: float | None = None
@@ -72,6 +74,14 @@ def list_studies(
     return database.read(lambda session: _list(session, limit, offset, statuses))
 
 
+def stamp(database: Database) -> tuple[int, ...]:
+    """Numbers that differ once :func:`list_studies` would, apart from leases that end: one narrow statement."""
+    alive = select(func.count()).select_from(Worker).where(Worker.ended_at.is_(None), Worker.study_id.is_not(None))
+    columns = (func.count(), func.coalesce(func.sum(Study.version), 0), func.coalesce(func.max(Study.id), 0))
+    row = database.read(lambda session: session.execute(select(*columns, alive.scalar_subquery())).one())
+    return tuple(int(each) for each in row)
+
+
 def _list(
     session: Session, limit: int, offset: int, statuses: Collection[StudyStatus] | None
 ) -> tuple[StudyOverview, ...]:
@@ -89,7 +99,12 @@ def _list(
 def _heads(ids: Select[Any]) -> Select[Any]:
     at_it = select(func.count()).where(Worker.study_id == Study.id, Worker.ended_at.is_(None)).scalar_subquery()
     columns = (Study.__table__.c[name] for name in HEAD)
-    return select(*columns, at_it.label("workers")).where(Study.id.in_(ids)).order_by(Study.id.desc())
+    limit = Study.__table__.c.spec["limits"]["trials"].as_integer()
+    return (
+        select(*columns, at_it.label("workers"), limit.label("trial_limit"))
+        .where(Study.id.in_(ids))
+        .order_by(Study.id.desc())
+    )
 
 
 def _figures(ids: Select[Any]) -> Select[Any]:
@@ -126,6 +141,7 @@ def _overview(head: Row[Any], figures: Iterable[Row[Any]]) -> StudyOverview:
         counts={row.outcome: row.trials for row in rows if row.outcome is not None},
         open_trials=sum(row.trials for row in rows if row.outcome is None),
         workers=head.workers,
+        trial_limit=head.trial_limit,
         best_throughput=searched if confirmed is None else confirmed,
         baseline_throughput=_largest(rows, "baseline_searched") if baseline is None else baseline,
         throughput_unit=_largest(rows, "unit"),

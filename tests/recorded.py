@@ -19,6 +19,7 @@ from storage.database import Database
 from storage.models import Run, Study, Trial
 from storage.records import StudyRecord
 from tuner import spec as specs
+from tuner.answer.summary import StudyView
 
 TABLES = Path(__file__).parents[1] / "benchmarks" / "tables" / "dev"
 METHODS = frozenset({"checkpoint_blocks", "set_attention", "set_loss", "set_batching", "set_tokens"})
@@ -38,13 +39,14 @@ def record(
 ) -> StudyRecord:
     """Stores a recorded table as a study: baseline first, some trials repeated, winner and baseline confirmed."""
     head, rows = table(name)
-    rows = _baseline_first(rows, head["baseline"])[:most]
+    rows = _baseline_first(rows, head["baseline"])
     made = studies.create(database, name=study or name, **_documents(study or name, head, rows))
     facts = {"facts": facts_to_mapping(Facts(cores=2, workload_methods=METHODS)), "data": {"longest_row": 64}}
     made = studies.set_facts(
         database, made.id, facts, device=head["device"], memory_limit_bytes=head["memory_limit_bytes"]
     )
     studies.set_status(database, made.id, "running")
+    rows = rows[:most]
     for row in rows:
         _trial(database, made, head, row)
     if finished:
@@ -131,15 +133,23 @@ def _confirm(database: Database, study: StudyRecord, rows: Sequence[Mapping[str,
     if not fits:
         return
     best = max(fits, key=lambda each: each.throughput or 0.0)
-    for trial in {best.number: best, 0: known[0]}.values():
-        told = rows[trial.number].get("runs", [])
-        later = (told[CONFIRMED_AFTER:] or told)[:6]
-        if trial.outcome != "completed" or not later:
-            continue
-        for attempt, said in enumerate(later, 1):
-            _confirmation(database, study, trial.id, attempt, said)
-        mean = sum(each["throughput"] for each in later) / len(later)
-        trials.update_fields(database, trial.id, confirmed=True, confirmed_throughput=mean)
+    told = {each.id: _later(rows[each.number]) for each in (known[0], best) if each.outcome == "completed"}
+    for attempt in range(1, 1 + min(map(len, told.values()))):  # in turn, as the confirmation runs them
+        for trial_id, later in told.items():
+            _confirmation(database, study, trial_id, attempt, later[attempt - 1])
+    view = StudyView(
+        study=study,
+        trials=trials.list_of(database, study.id),
+        runs=runs.list_of(database, study_id=study.id),
+        spec=specs.from_mapping(study.spec),
+    )
+    for trial_id, interval in view.answer.intervals.items():
+        trials.update_fields(database, trial_id, confirmed=True, confirmed_throughput=interval.mean)
+
+
+def _later(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    told = row.get("runs", [])
+    return (told[CONFIRMED_AFTER:] or told)[:6]
 
 
 def _fits(peak: int | None, study: StudyRecord) -> bool:

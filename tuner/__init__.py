@@ -7,29 +7,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tuner.api import Result as Result
     from tuner.api import run as run
+    from tuner.function.tuning import tune as tune
     from tuner.lookup import best_config as best_config
     from tuner.reporting import report_step as report_step
     from tuner.search.samplers.optuna_sampler import TightfitSampler as TightfitSampler
 
-__all__ = ["Result", "TightfitSampler", "best_config", "report_step", "run"]
+__all__ = ["Result", "TightfitSampler", "best_config", "report_step", "run", "tune"]
+
+_DOORS = {
+    "Result": "tuner.api",
+    "TightfitSampler": "tuner.search.samplers.optuna_sampler",  # for anybody's Optuna study: it loads Optuna
+    "best_config": "tuner.lookup",  # called at the start of training jobs
+    "report_step": "tuner.reporting",  # called inside training scripts: it loads nothing else
+    "run": "tuner.api",
+    "tune": "tuner.function.tuning",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Loads the door when somebody comes through it: the command line's help must not wait for it."""
-    if name == "report_step":  # called inside training scripts: it loads nothing else
-        from tuner import reporting
+    if name not in _DOORS:
+        raise AttributeError(f"module 'tuner' has no attribute {name!r}")
+    from importlib import import_module
 
-        return reporting.report_step
-    if name == "TightfitSampler":  # a sampler for anybody's Optuna study: it loads Optuna
-        from tuner.search.samplers import optuna_sampler
-
-        return optuna_sampler.TightfitSampler
-    if name == "best_config":  # called at the start of training jobs
-        from tuner import lookup
-
-        return lookup.best_config
-    if name in __all__:
-        from tuner import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module 'tuner' has no attribute {name!r}")
+    return getattr(import_module(_DOORS[name]), name)

@@ -115,6 +115,12 @@ def show(name: str) -> Result:
         return _result(database, _known(database, name))
 
 
+def view(name: str) -> StudyView:
+    """A study's rows with what follows from them. Raises as :func:`show`."""
+    with opened_store() as database:
+        return _view(database, _known(database, name))
+
+
 def front(name: str) -> dict[str, Any]:
     """The Pareto front of a study: ``{"study", "trials"}``. Raises as :func:`show`."""
     with opened_store() as database:
@@ -182,6 +188,90 @@ def confirm(name: str, *, on_progress: OnProgress | None = None, stop: Stop | No
     with _longer(name, on_progress, stop) as bench:
         renew(bench)
     return show(name)
+
+
+def soak(
+    name: str,
+    *,
+    minutes: float = 10.0,
+    remedies: bool = True,
+    on_progress: OnProgress | None = None,
+    stop: Stop | None = None,
+) -> dict[str, Any]:
+    """Runs the winner for minutes with changing lengths and evaluation breaks, and says how its memory grows.
+
+    Args:
+        name: The study.
+        minutes: Of the plain run; each remedy that is tried adds a third of it.
+        remedies: Whether remedies are tried where memory grows or sits near the limit.
+        on_progress: Takes progress.
+        stop: Asks for the end.
+
+    Raises:
+        StudyError: There is no such study, it has no winner, or another process works on it.
+        TightfitError: The run failed; the message says why.
+    """
+    from tuner.work.soaking import soak as work
+
+    with _longer(name, on_progress, stop) as bench:
+        return work(bench, minutes=minutes, remedies=remedies)
+
+
+def profile(
+    name: str,
+    *,
+    trial: int | None = None,
+    tool: str = "torch",
+    on_progress: OnProgress | None = None,
+    stop: Stop | None = None,
+) -> dict[str, Any]:
+    """Runs some steps of a trial's configuration under a tool; never a measurement.
+
+    Args:
+        name: The study.
+        trial: Its number; None for the winner.
+        tool: ``torch``, ``memory``, ``nsys`` or ``ncu``.
+        on_progress: Takes progress.
+        stop: Asks for the end.
+
+    Raises:
+        StudyError: There is no such study or trial, or another process works on it.
+        TightfitError: The tool is missing (the message says how to get it), or the run failed.
+    """
+    from tuner.work.profiling import profile as work
+
+    with _longer(name, on_progress, stop) as bench:
+        return work(bench, number=trial, tool=tool)
+
+
+def confirm_in_trainer(
+    name: str,
+    trainer: str,
+    *,
+    steps: int | None = None,
+    on_progress: OnProgress | None = None,
+    stop: Stop | None = None,
+) -> dict[str, Any]:
+    """Runs the winner's exported files in the real trainer (docs/reference.md lists the fields).
+
+    Args:
+        name: The study.
+        trainer: ``hf-trainer`` or ``lightning``.
+        steps: Optimizer steps that are timed; None for about ten seconds of them.
+        on_progress: Takes progress.
+        stop: Asks for the end from elsewhere.
+
+    Raises:
+        StudyError: There is no such study or trainer, it has no winner, or another process works on it.
+        ExportRefused: The trainer cannot hold the winner.
+        TightfitError: The trainer is not installed, or its run failed.
+    """
+    from tuner.work.in_trainer import confirm_in_trainer as work
+    from tuner.work.in_trainer import require_trainer
+
+    require_trainer(trainer)
+    with _longer(name, on_progress, stop) as bench:
+        return work(bench, trainer, steps)
 
 
 @contextmanager

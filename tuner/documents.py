@@ -207,6 +207,34 @@ REPORT = _fields(
 )
 """``report``."""
 
+IN_TRAINER = _fields(
+    ("study", "text", "Its name."),
+    ("trial", "integer", "The winner's number."),
+    ("trainer", "text", "As `--with` said."),
+    ("steps", "integer", "Optimizer steps that were timed, after two on worst-case batches."),
+    ("samples_per_step", "integer", "The global batch."),
+    ("micro_batches_per_step", "list of integers", "Every number of micro-batches that an optimizer step had."),
+    ("as_exported", "boolean", "Whether that is the exported accumulation in every step."),
+    ("throughput", "number", "In the trainer, in `throughput_unit`, over the wall time of the timed steps."),
+    ("throughput_unit", "text", "As above."),
+    ("samples_per_second", "number", "The same in samples."),
+    ("study_throughput", "number", "The study's number for this trial."),
+    ("study_interval", "[low, high]", "95 % interval of it; null without one."),
+    ("own_loop_throughput", "number", "The study's own loop, measured again just before and just after; their mean."),
+    ("own_loop_moved", "number", "By which share these two differ: what the machine did meanwhile."),
+    ("of_study", "number", "The trainer's throughput over the study's."),
+    ("of_own_loop", "number", "The trainer's throughput over that of the study's own loop."),
+    ("seconds", "object", "`wall`, and of it `compute` (forward, backward), `optimizer`, `data` (waiting for batches) "
+     "and `trainer`: the rest, the trainer's own work."),
+    ("overhead_share", "number", "The trainer's own work over the wall time."),
+    ("peak_memory_bytes", "integer", "In the trainer, on worst-case batches; null when it was not read."),
+    ("study_peak_memory_bytes", "integer", "The study's."),
+    ("in_code", "list of objects", "`knob`, `value` and `reason` of what no file holds: in effect as the notes say."),
+    ("trainer_says", "object", "The trainer's own figures, its warm-up included."),
+    ("verdict", "text", "In one sentence."),
+)  # fmt: skip
+"""``confirm --with``."""
+
 LIST = _fields(
     ("studies", "list of objects", "One a study, newest first; the fields below."),
 )
@@ -302,7 +330,7 @@ class Layout:
 
 
 LAYOUTS: tuple[Layout, ...] = (
-    Layout(title="Result", commands="`tuner run`, `tuner show`", fields=RESULT),
+    Layout(title="Result", commands="`tuner run`, `tuner show`, `tuner confirm`", fields=RESULT),
     Layout(title="Trial", commands="inside the others", fields=TRIAL),
     Layout(title="Step", commands="inside `explanation`", fields=STEP),
     Layout(title="Front", commands="`tuner front`", fields=FRONT),
@@ -316,6 +344,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Finding", commands="inside `evidence`", fields=EVIDENCE),
     Layout(title="Advice", commands="inside `advice`", fields=ADVICE),
     Layout(title="Report", commands="`tuner report`", fields=REPORT),
+    Layout(title="In the trainer", commands="`tuner confirm --with`", fields=IN_TRAINER),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),
     Layout(title="Devices", commands="`tuner devices`", fields=DEVICES),

@@ -54,6 +54,7 @@ SCREENS = (
     Screen(file="new_study.py", title="New study", icon="add_circle"),
     Screen(file="study.py", title="Study", icon="query_stats"),
     Screen(file="trial.py", title="Trial", icon="deployed_code", listed=False),
+    Screen(file="advice.py", title="Advice", icon="stethoscope"),
     Screen(file="export.py", title="Export", icon="ios_share"),
     Screen(file="workers.py", title="Workers", icon="memory"),
 )

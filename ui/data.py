@@ -23,12 +23,15 @@ from storage.records import RunRecord, StudyRecord, StudyStatus, TrialRecord, Wo
 from storage.trial_table import OrderBy, TrialPage
 from tuner import spec as specs
 from tuner.answer.summary import StudyView, summarise
+from tuner.doctor import Diagnosis, diagnose
 from tuner.service import LOST, is_expired, lost_studies
 from tuner.settings import Settings
 from ui.points import Points, points_of
 
-LIST_SECONDS = 1.5
-"""How old the list of studies may be: it has no version of its own."""
+LIST_SECONDS = 15.0
+"""How old the list of studies may be while nothing in it has changed: leases end without a change."""
+RUNNING_SECONDS = 0.8
+"""How old what runs now may be: many people watching one study ask the store as often as one."""
 MOST_STUDIES = 2000
 WHOLE = 2000
 """Studies of more trials are answered from the trials that can matter: see :func:`_that_matter`."""
@@ -59,13 +62,13 @@ def _opened(url: str) -> Database:
 
 
 def list_studies() -> tuple[StudyOverview, ...]:
-    """The newest studies at a glance, at most :data:`LIST_SECONDS` old. Lost ones are ``paused`` and say so."""
+    """The newest studies at a glance. Lost ones are ``paused`` and say so."""
     database = store()
-    return _listed(database.safe_url, database)
+    return _listed(database.safe_url, overview.stamp(database), database)
 
 
 @st.cache_resource(show_spinner=False, ttl=LIST_SECONDS, max_entries=2)
-def _listed(place: str, _database: Database) -> tuple[StudyOverview, ...]:
+def _listed(place: str, stamp: tuple[int, ...], _database: Database) -> tuple[StudyOverview, ...]:
     found = overview.list_studies(_database, limit=MOST_STUDIES)
     lost = lost_studies(_database, found)  # type: ignore[arg-type]
     return tuple(replace(each, status="paused", stop_reason=LOST) if each.id in lost else each for each in found)
@@ -203,21 +206,25 @@ class Ongoing:
 
 
 def ongoing(of: StudyRecord) -> tuple[Ongoing, ...]:
-    """What runs now, by the time it started."""
+    """What runs now, by the time it started; at most :data:`RUNNING_SECONDS` old."""
     database = store()
-    found = runs.unfinished(database, study_id=of.id)
+    return _ongoing(database.safe_url, of.id, database)
+
+
+@st.cache_resource(show_spinner=False, ttl=RUNNING_SECONDS, max_entries=64)
+def _ongoing(place: str, study_id: int, _database: Database) -> tuple[Ongoing, ...]:
+    database = _database
+    found = runs.unfinished(database, study_id=study_id)
     if not found:
         return ()
     moment = database.read(clock)
-    at_it = {each.id: each for each in workers.list_all(database, study_id=of.id)}
+    at_it = {each.id: each for each in workers.list_all(database, study_id=study_id)}
     known = {each.id: each for each in trials.by_ids(database, [run.trial_id for run in found if run.trial_id])}
     alone = next(iter(at_it.values()), None) if len(at_it) == 1 else None
-    return tuple(_ongoing(run, known, at_it.get(run.worker_id or "", alone), moment) for run in found)
+    return tuple(_told(run, known, at_it.get(run.worker_id or "", alone), moment) for run in found)
 
 
-def _ongoing(
-    run: RunRecord, known: Mapping[int, TrialRecord], worker: WorkerRecord | None, moment: datetime
-) -> Ongoing:
+def _told(run: RunRecord, known: Mapping[int, TrialRecord], worker: WorkerRecord | None, moment: datetime) -> Ongoing:
     return Ongoing(
         run=run,
         trial=known.get(run.trial_id) if run.trial_id is not None else None,
@@ -302,6 +309,16 @@ def _handover_view(place: str, study_id: int, version: int, _of: StudyRecord, _d
     many = sum(trials.counts(_database, study_id).values()) > WHOLE
     rows, done = (_that_matter if many else _whole)(_database, study_id)
     return StudyView(study=_of, trials=rows, runs=done, spec=specs.from_mapping(_of.spec))
+
+
+def diagnosis(of: StudyRecord) -> Diagnosis:
+    """What the seven checks say of a study."""
+    return _diagnosis(store().safe_url, of.id, of.version, handover_view(of))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _diagnosis(place: str, study_id: int, version: int, _view: StudyView) -> Diagnosis:
+    return diagnose(_view)
 
 
 def required(name: str) -> StudyRecord:

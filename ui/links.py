@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-STUDY_PAGE, TRIAL_PAGE, STUDIES_PAGE = "screens/study.py", "screens/trial.py", "screens/studies.py"
+STUDIES_PAGE, STUDY_PAGE = "screens/studies.py", "screens/study.py"
+TRIAL_PAGE, EXPORT_PAGE = "screens/trial.py", "screens/export.py"
 PICKED = "trials"
 """Query parameter with the selected trials' numbers."""
 LAST_STUDY = "last study"

@@ -74,6 +74,7 @@ def serve(asked: Listening, secrets_file: Path | None, *, announced: bool = True
     from starlette.middleware import Middleware
     from streamlit.file_util import get_static_dir
 
+    from ui import warm
     from ui.shield import Shield, content_policy
 
     policy = content_policy((Path(get_static_dir()) / "index.html").read_text(encoding="utf-8"))
@@ -85,6 +86,7 @@ def serve(asked: Listening, secrets_file: Path | None, *, announced: bool = True
         on_script_error=_hidden,
         lifespan=_announcing(address(asked.host, port)) if announced else None,
     )
+    warm.begin()
     app.run(config=_options(asked.host, port, file))
 
 

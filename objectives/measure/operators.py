@@ -16,8 +16,8 @@ Category = Literal["attention", "matmul", "elementwise", "copies", "communicatio
 CATEGORIES: tuple[Category, ...] = (
     "attention", "matmul", "elementwise", "copies", "communication", "idle", "other"
 )  # fmt: skip
-"""``matmul`` holds convolutions, ``elementwise`` also norms, reductions and the optimizer's update. ``idle``: the device
-computes nothing (Python, waiting for data, a launch that is late)."""
+"""``matmul`` holds convolutions, ``elementwise`` also norms, reductions and the optimizer's update. ``idle``: the
+device computes nothing (Python, waiting for data, a launch that is late)."""
 
 _PATTERNS: tuple[tuple[Category, re.Pattern[str]], ...] = (
     ("communication", re.compile(r"nccl|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter|record_param_comms", re.I)),
@@ -106,12 +106,12 @@ def shares(rows: Iterable[Row], idle_share: float) -> dict[str, float]:
         rows: Of the profiled steps.
         idle_share: Share of their time in which the device computed nothing.
     """
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for row in rows:
-        seconds[row.category] += row.seconds  # type: ignore[assignment]  # seconds, not counts
+        seconds[row.category] += row.seconds
     total = sum(seconds.values())
     busy = 1 - idle_share if total else 0.0
-    found = {name: busy * seconds[name] / total if total else 0.0 for name in CATEGORIES}
+    found: dict[str, float] = {name: busy * seconds[name] / total if total else 0.0 for name in CATEGORIES}
     return {**found, "idle": 1 - busy}
 
 
@@ -126,9 +126,10 @@ def dearest(rows: Iterable[Row], most: int = 15) -> list[dict[str, Any]]:
     total = sum(seconds.values()) or 1.0
     ranked = sorted(seconds, key=lambda key: (-seconds[key], key))[:most]
     return [
-        {"name": key[0], "category": key[1], "seconds": seconds[key], "share": seconds[key] / total, "calls": calls[key]}
-        for key in ranked
-    ]
+        {"name": name, "category": kind, "seconds": seconds[name, kind], "share": seconds[name, kind] / total,
+         "calls": calls[name, kind]}
+        for name, kind in ranked
+    ]  # fmt: skip
 
 
 COPY_BOUND_SHARE, COPY_STEP_SHARE = 0.5, 0.1
@@ -140,7 +141,8 @@ LOOP_CALLS, LOOP_SHARE, LOOP_SECONDS = 32, 0.1, 1e-3
 def copy_bound(rows: Sequence[Row]) -> list[Finding]:
     """Modules that spend most of their own time copying."""
     total = sum(row.seconds for row in rows)
-    own, copied = defaultdict(float), defaultdict(float)
+    own: dict[str, float] = defaultdict(float)
+    copied: dict[str, float] = defaultdict(float)
     for row in rows:
         if row.module and row.phase in ("forward", "backward"):
             own[row.module] += row.seconds
@@ -162,37 +164,47 @@ def copy_bound(rows: Sequence[Row]) -> list[Finding]:
     ]
 
 
-def python_loops(rows: Sequence[Row], module_calls: Mapping[str, int], step_seconds: float) -> list[Finding]:
+def python_loops(
+    rows: Sequence[Row], module_calls: Mapping[str, int], module_seconds: Mapping[str, float], step_seconds: float
+) -> list[Finding]:
     """Modules that call one small operator again and again: a loop in Python where one call would do.
 
     Args:
         rows: Of the profiled steps.
         module_calls: How often each module's forward ran.
+        module_seconds: Wall time of each module's forward without the modules it calls: the loop itself counts, too.
         step_seconds: Wall time of the profiled steps.
     """
+    backward: dict[str, float] = defaultdict(float)
+    for row in rows:
+        backward[row.module] += row.seconds if row.phase == "backward" else 0.0
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.phase == "forward" and row.module and row.direct_calls:
             groups[row.module].append(row)
-    found = (_loop(module, mine, module_calls.get(module, 0), step_seconds) for module, mine in groups.items())
+    found = [
+        _loop(mine, module_calls.get(module, 0), (module_seconds.get(module, 0.0) + backward[module]) / step_seconds)
+        for module, mine in groups.items()
+        if step_seconds > 0
+    ]
     return sorted((each for each in found if each is not None), key=lambda each: -(each.share or 0.0))
 
 
-def _loop(module: str, rows: Sequence[Row], calls: int, step_seconds: float) -> Finding | None:
+def _loop(rows: Sequence[Row], calls: int, share: float) -> Finding | None:
     small = [
         row for row in rows
         if calls and row.direct_calls >= LOOP_CALLS * calls and row.direct_seconds < LOOP_SECONDS * row.direct_calls
     ]  # fmt: skip
-    share = sum(row.direct_seconds for row in small) / step_seconds if step_seconds > 0 else 0.0
     if not small or share < LOOP_SHARE:
         return None
     worst = max(small, key=lambda row: row.direct_seconds)
+    module = worst.module
     times = round(worst.direct_calls / calls)
     return Finding(
         kind="slow_path",
         where=module,
         text=f"{module} loops in Python: it calls {worst.operator} {times} times per forward, "
-        f"{100 * share:.0f} % of the step in small operators",
+        f"and with its backward it takes {100 * share:.0f} % of the step",
         share=share,
         advice="replace the loop by one operator over the whole tensor, or compile that module",
     )

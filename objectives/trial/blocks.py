@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from objectives.measure.window import Block, find_warm_up, is_warm, narrow_enough, stall_share, summarise
 from objectives.trial.batches import make_loader
-from objectives.trial.data_use import DataUse, grouped_padding_share, host_bytes, positions
+from objectives.trial.data_use import DataUse, grouped_padding_share, positions, workers_bytes
 from objectives.trial.trainer import NumericalFault, Trainer, Update
 from objectives.trial.worst_case import WorstCase, check_finite
 
@@ -50,7 +50,7 @@ class BlockLoop:
             samples=len(loader.dataset) if hasattr(loader.dataset, "__len__") else None,
             samples_per_block=setup.config.micro_batch_size * setup.config.accumulation_steps,
         )
-        self._host_bytes: tuple[int | None, int | None] = (None, None)
+        self._workers_bytes: tuple[int | None, int | None] = (None, None)
         self._window: list[Block] = []
         self._losses: list[float] = []
         self._placed: list[Any] = []
@@ -121,7 +121,7 @@ class BlockLoop:
         Raises:
             NumericalFault: The scaler skipped more than a fifth of the updates.
         """
-        held = host_bytes(self._setup)
+        held = workers_bytes(self._setup)
         begun = time.perf_counter()
         while not (self._channel.stop_requested and self._window):
             self._window.append(self._block())
@@ -129,7 +129,7 @@ class BlockLoop:
             if narrow_enough(self._window, self._plan, time.perf_counter() - begun):
                 break
         elapsed = time.perf_counter() - begun
-        self._host_bytes = (held, host_bytes(self._setup))
+        self._workers_bytes = (held, workers_bytes(self._setup))
         self._drop_late_warm_up()
         skipped = self._skipped
         if skipped > LARGEST_SKIPPED_SHARE * len(self._window):
@@ -172,8 +172,8 @@ class BlockLoop:
             **summarise(self._window).to_mapping(),
             **self._data.to_mapping(),
             "grouped_padding_share": grouped_padding_share(self._setup),
-            "host_bytes_before": self._host_bytes[0],
-            "host_bytes_after": self._host_bytes[1],
+            "workers_bytes_before": self._workers_bytes[0],
+            "workers_bytes_after": self._workers_bytes[1],
             "step_seconds": [block.step_seconds for block in self._window],
             "micro_steps_in_block": self._micro_steps,
             "composed": self._window[0].composed,

@@ -36,6 +36,7 @@ BODIES: Mapping[str, str] = {
     "estimate": "objectives.trial.estimating:run",
     "loader_capacity": "objectives.trial.loader_capacity:run",
     "verify": "objectives.trial.equivalence:run",
+    "trainer": "objectives.trainers.job:run",
     "soak": "objectives.trial.soaking:run",
     "profile": "objectives.trial.profiling:run",
 }

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from multiprocessing import active_children
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,15 +57,15 @@ class DataUse:
         """For the ``measurement`` event; a figure that is not known is None.
 
         ``padding_share``: share of the computed positions that teach nothing. ``data_passes``: how often the data was
-        gone through. ``first_pass_wait_seconds`` and ``later_pass_wait_seconds``: mean wait of a block for its data.
+        gone through. ``first_pass_wait_seconds`` and ``later_pass_wait_seconds``: median wait of a block for its data.
         """
         first, later = self._by_pass()
         both = min(len(first), len(later)) >= FEWEST_BLOCKS
         return {
             "padding_share": 1 - self._units / self._positions if self._positions else None,
             "data_passes": len(self._waits) * self.samples_per_block / self.samples if self.samples else None,
-            "first_pass_wait_seconds": fmean(first) if both else None,
-            "later_pass_wait_seconds": fmean(later) if both else None,
+            "first_pass_wait_seconds": median(first) if both else None,
+            "later_pass_wait_seconds": median(later) if both else None,
         }
 
     def _by_pass(self) -> tuple[list[float], list[float]]:
@@ -87,6 +88,13 @@ def grouped_padding_share(setup: Setup) -> float | None:
     )
 
 
-def host_bytes(setup: Setup) -> int | None:
-    """Proportional memory of this process and its loader workers now; None without workers, or where nobody says."""
-    return proportional_bytes() if setup.config.loader_workers else None
+def workers_bytes(setup: Setup) -> int | None:
+    """Proportional memory of the loader's workers now; None without workers, or where nobody says.
+
+    It grows when reference counts turn pages shared with this process into private ones (case E03).
+    """
+    if not setup.config.loader_workers:
+        return None
+    found = [proportional_bytes(child.pid) for child in active_children()]
+    known = [size for size in found if size is not None]
+    return sum(known) if known else None

@@ -17,7 +17,7 @@ from objectives.contract import ObjectiveReference
 VERSION = 1
 
 Purpose = Literal[
-    "search", "repeat", "confirm", "soak", "profile", "verify", "estimate", "loader_capacity", "capability"
+    "search", "repeat", "confirm", "soak", "profile", "verify", "trainer", "estimate", "loader_capacity", "capability"
 ]
 Phase = Literal["import", "build", "load", "worst_case", "compile", "warm_up", "measure", "eval", "done"]
 EventName = Literal["started", "phase", "applied", "step", "memory", "measurement", "answer", "failure", "finished"]

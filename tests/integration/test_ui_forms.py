@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,82 +9,63 @@ from typing import Any
 
 import pytest
 from recorded import record
+from screens import button, control, embedded, page, texts
 from streamlit.testing.v1 import AppTest
-from transformers import HfArgumentParser, TrainingArguments
 
 from storage import studies, trial_table, workers
 from storage.database import Database
 from tuner.export import FORMATS
+from ui.forms.draft import EDITOR
 from ui.parts.new_study import START
-from ui.parts.spec_form import EDITOR
-
-ENTRY = Path(__file__).parents[2] / "ui" / "app.py"
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    monkeypatch.setenv("TUNER_DATA_DIR", str(tmp_path / "data"))
-    for name in ("TUNER_DATABASE_URL", "TUNER_DATABASE_URL_FILE", "TUNER_ALLOWED_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "data").mkdir()
-    database = Database.open(f"sqlite:///{tmp_path / 'data' / 'tightfit.db'}")
-    database.prepare()
-    yield database
-    database.close()
-
-
-def page(name: str, **query: str) -> AppTest:
-    at = AppTest.from_file(str(ENTRY), default_timeout=60)
-    at.run()
-    for key, value in query.items():
-        at.query_params[key] = value
-    at.switch_page(f"screens/{name}.py").run()
-    assert not at.exception
-    return at
-
-
-def texts(at: AppTest) -> str:
-    elements = [*at.text, *at.error, *at.warning, *at.info, *at.success, *at.caption, *at.markdown, *at.title]
-    return "\n".join(str(each.value) for each in elements)
+    with embedded(tmp_path, monkeypatch) as database:
+        yield database
 
 
 def spec(at: AppTest) -> str:
-    return str(at.text_area(key=EDITOR).value)
-
-
-def button(at: AppTest, label: str) -> Any:
-    return next(each for each in at.button if each.label == label)
+    return str(control(at, EDITOR).value)
 
 
 def test_the_form_writes_the_yaml_and_the_yaml_fills_the_form(store: Database) -> None:
     at = page("new_study")
     assert spec(at) == START
-    at.multiselect(key="form.search.precision").set_value(["bf16-true"]).run()
+    control(at, "form.search.precision").set_value(["bf16-true"]).run()
     assert "precision: [bf16-true]" in spec(at)
     assert "# What you would have used: trial 0." in spec(at)
-    at.text_area(key=EDITOR).set_value(spec(at).replace("study: my-study", "study: typed")).run()
-    assert at.text_input(key="form.study").value == "typed"
-    assert at.multiselect(key="form.search.precision").value == ["bf16-true"]
+    control(at, EDITOR).set_value(spec(at).replace("study: my-study", "study: typed")).run()
+    assert control(at, "form.study").value == "typed"
+    assert control(at, "form.search.precision").value == ["bf16-true"]
     assert not button(at, "Submit").disabled
+
+
+def test_another_objective_takes_its_own_keys_along(store: Database) -> None:
+    at = page("new_study")
+    control(at, "form.objective.kind").set_value("image_classifier").run()
+    assert "kind: image_classifier" in spec(at)
+    assert "objective.data.sequence_length" in texts(at)  # the data is another one: its own problems are told
+    assert "objective.kind" not in texts(at)
 
 
 def test_problems_are_told_in_the_specs_own_words_with_line_and_way_out(store: Database) -> None:
     at = page("new_study")
-    at.text_input(key="form.search.micro_batch_size").set_value("3").run()
+    control(at, "form.search.micro_batch_size").set_value("3").run()
     assert "line" in texts(at)
     assert "search.micro_batch_size" in texts(at)
     assert button(at, "Submit").disabled
-    at.text_area(key=EDITOR).set_value("study: [").run()
+    control(at, EDITOR).set_value("study: [").run()
     assert "this is not YAML" in texts(at)
     assert "The YAML cannot be read" in texts(at)
-    at.text_area(key=EDITOR).set_value(START).run()
+    control(at, EDITOR).set_value(START).run()
     assert "This can be run." in texts(at)
 
 
 def test_a_submitted_study_waits_for_a_worker_and_its_page_opens(store: Database) -> None:
     at = page("new_study")
     assert "No worker is alive" in texts(at)
-    at.text_input(key="form.study").set_value("by form").run()
+    control(at, "form.study").set_value("by form").run()
     button(at, "Submit").click().run()
     found = studies.find(store, "by form")
     assert found is not None
@@ -97,7 +77,7 @@ def test_a_name_that_means_another_study_is_refused_on_the_page(store: Database)
     at = page("new_study")
     button(at, "Submit").click().run()
     again = page("new_study")
-    again.text_input(key="form.global_batch_size").set_value("16").run()
+    control(again, "form.global_batch_size").set_value("16").run()
     button(again, "Submit").click().run()
     said = "\n".join(str(each.value) for each in again.code)
     assert "another study" in said
@@ -109,7 +89,7 @@ def test_a_new_study_starts_from_a_past_one(store: Database) -> None:
     at = page("new_study")
     at.selectbox(key="past").set_value("old").run()
     assert "study: old-2" in spec(at)
-    assert at.text_input(key="form.study").value == "old-2"
+    assert control(at, "form.study").value == "old-2"
     assert "Configurations" in [each.label for each in at.metric]
     names = {each.label: each.value for each in at.metric}
     assert not str(names["Configurations"]).startswith("up to")  # the past study knows what can run
@@ -120,21 +100,13 @@ def measured(store: Database) -> str:
     return record(store, "llama-dev", study="measured", most=40).name
 
 
-@pytest.mark.parametrize("name", [each.name for each in FORMATS])
-def test_every_format_is_shown_with_copy_download_and_what_it_lacks(measured: str, name: str) -> None:
-    at = page("export", study=measured, to=name)
-    assert len(at.code) >= 1
-    assert len(at.get("download_button")) >= 2
-    assert ("Not in the files" in [each.value for each in at.subheader]) or "The files carry every knob." in texts(at)
-
-
-def test_the_exported_file_loads_in_its_trainer(measured: str, tmp_path: Path) -> None:
-    at = page("export", study=measured)
-    file = tmp_path / "training_args.json"
-    shown = next(each.value for each in at.code if "per_device_train_batch_size" in each.value)
-    file.write_text(json.dumps(json.loads(shown) | {"output_dir": str(tmp_path / "out")}))
-    (loaded,) = HfArgumentParser(TrainingArguments).parse_json_file(str(file))  # type: ignore[arg-type]
-    assert loaded.per_device_train_batch_size * loaded.gradient_accumulation_steps > 0
+def test_every_format_is_shown_with_copy_download_and_what_it_lacks(measured: str) -> None:
+    for name in (each.name for each in FORMATS):
+        at = page("export", study=measured, to=name)
+        assert len(at.code) >= 1, name
+        assert len(at.get("download_button")) >= 2, name
+        whole = "The files carry every knob." in texts(at)
+        assert whole or "Not in the files" in [each.value for each in at.subheader], name
 
 
 def test_picks_and_the_memory_slider_change_the_trial(store: Database, measured: str) -> None:
@@ -157,6 +129,13 @@ def test_ranks_that_cannot_keep_the_batch_are_refused_with_those_that_can(measur
     at.number_input(key="ranks").set_value(7).run()
     assert not at.exception
     assert any("7" in str(each.value) for each in at.warning)
+
+
+def test_the_seven_mistakes_are_told_with_evidence_and_way_out(measured: str) -> None:
+    at = page("advice", study=measured)
+    assert [each.label.partition(".")[0] for each in at.expander] == list("1234567")
+    assert "To measure it:" in texts(at)
+    assert any("figure" in each.value.columns for each in at.dataframe)
 
 
 def test_an_export_of_nothing_says_why(store: Database) -> None:

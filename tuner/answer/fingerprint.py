@@ -160,7 +160,7 @@ def _device(query: Query, known: Fingerprint) -> Iterator[Difference]:
         else:
             text = f"measured on {known.device}, not on {query.device}: its speed there is not known"
         yield Difference(text=text, weight=2.0)
-    elif capped and query.memory_bytes is None:
+    elif capped and query.device is not None and query.memory_bytes is None:
         text = f"found under a memory cap of {limit} on {known.device}: its whole memory may hold a faster one"
         yield Difference(text=text, weight=0.5)
     if query.memory_bytes and known.limit_bytes and known.limit_bytes < 0.95 * query.memory_bytes:

@@ -13,7 +13,7 @@ from typing import Any
 from objectives.knobs import facts_from_mapping
 from objectives.knobs.knob import Facts
 from storage.records import RunRecord, StudyRecord, TrialRecord
-from tuner.answer.explain import explanation
+from tuner.answer.explain import Step, explanation
 from tuner.answer.notices import notices
 from tuner.answer.verdict import Confirmation, confirmation
 from tuner.search.front import is_feasible, knee, pareto_front
@@ -98,6 +98,11 @@ class StudyView:
         share, limit = self.spec.limits.memory.share, self.study.memory_limit_bytes
         return int(limit / share) if total is None and share and limit is not None else total
 
+    @cached_property
+    def steps(self) -> list[Step] | None:
+        """Why the winner won (:func:`tuner.answer.explain.explanation`): it may have to learn a cost model."""
+        return explanation(self)
+
     def interval(self, trial: TrialRecord) -> Interval | None:
         """The trial's interval: the confirmation's, else the search's; None without a measurement."""
         if (confirmed := self.answer.intervals.get(trial.id)) is not None:
@@ -136,7 +141,7 @@ def summarise(
         explained: Whether ``explanation`` is made (a list of studies does without: it may have to learn a cost model).
     """
     view = StudyView(study=study, trials=trials, runs=runs, spec=spec)
-    steps = explanation(view) if explained else None
+    steps = view.steps if explained else None
     told = None if steps is None else [each.to_json() for each in steps]
     return _head(view) | _winner(view) | _around(view) | {"explanation": told}
 

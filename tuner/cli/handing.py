@@ -1,4 +1,4 @@
-"""``tuner init`` and ``tuner lookup`` for people."""
+"""``tuner init``, ``tuner lookup`` and ``tuner confirm --with`` for people."""
 
 from __future__ import annotations
 
@@ -63,3 +63,29 @@ def _lookup_facts(found: Document) -> Iterator[str]:
         yield f"stale: {'; '.join(found['stale'])}. `{found['renew']}` measures it again"
     elif found["stale"] is None:
         yield "whether it is stale cannot be judged here: this is another machine than it was measured on"
+
+
+def print_in_trainer(document: Document) -> None:
+    """The trainer beside the study, and where its time went."""
+    out, unit, seconds = console(), document["throughput_unit"], document["seconds"]
+    title(out, f"{document['study']}, trial {document['trial']}, in {document['trainer']}: {document['steps']} steps")
+    interval = words.interval(document["study_interval"])
+    rows = [
+        (document["trainer"], words.rate(document["throughput"], unit), words.size(document["peak_memory_bytes"])),
+        ("the study's own loop, now", words.rate(document["own_loop_throughput"], unit), words.NOTHING),
+        (
+            "the study",
+            f"{words.rate(document['study_throughput'], unit)} {interval}",
+            words.size(document["study_peak_memory_bytes"]),
+        ),
+    ]
+    table(out, ("", "throughput", "peak memory"), rows)
+    parts = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items() if value is not None)
+    line(out, f"time: {parts} (trainer: its own work between and around the rest)")
+    each = ", ".join(map(str, document["micro_batches_per_step"]))
+    line(out, f"{document['samples_per_step']} samples per optimizer step, in micro-batches: {each}")
+    if not document["as_exported"]:
+        line(out, "That is not what was exported.", style="bold red")
+    for one in document["in_code"]:
+        line(out, f"in code, as the notes say: {one['knob']} {words.value(one['value'])}")
+    line(out, document["verdict"], style="bold")

@@ -31,6 +31,48 @@ def verify(study: str, as_json: bool) -> int:
     return status or int(found["verdict"] == "broken")
 
 
+@click.command()
+@STUDY
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+              metavar="N", help="Of the plain run; each remedy adds a third.")  # fmt: skip
+@click.option("--no-remedies", is_flag=True, help="Only look; try nothing against growth.")
+@json_option
+@debug_option
+def soak(study: str, minutes: float, no_remedies: bool, as_json: bool) -> int:
+    """Run STUDY's winner for minutes, with changing lengths and evaluation breaks, and see how its memory grows.
+
+    Where it grows, or sits near the limit, remedies are tried, with their cost; what helps goes into the export. A leak
+    (kept tensors) is told apart from fragmentation.
+    """
+    from tuner import api
+    from tuner.cli.longer_printing import print_soaked
+
+    found, status = carried_out(lambda **asked: api.soak(study, minutes=minutes, remedies=not no_remedies, **asked))
+    answer(found, as_json=as_json, show=print_soaked)
+    return status
+
+
+@click.command()
+@STUDY
+@click.option("--trial", type=click.IntRange(0), metavar="N", help="Its number; the winner without it.")
+@click.option("--with", "tool", type=click.Choice(["torch", "memory", "nsys", "ncu"]), default="torch",
+              show_default=True, help="The tool.")  # fmt: skip
+@json_option
+@debug_option
+def profile(study: str, trial: int | None, tool: str, as_json: bool) -> int:
+    """Profile some steps of a trial of STUDY: where the time and the memory go, and what costs without need.
+
+    torch keeps a trace for Perfetto, memory a snapshot for PyTorch's viewer (CUDA), nsys and ncu a file of NVIDIA's
+    Nsight tools. A profiled run is never a measurement.
+    """
+    from tuner import api
+    from tuner.cli.longer_printing import print_profiled
+
+    found, status = carried_out(lambda **asked: api.profile(study, trial=trial, tool=tool, **asked))
+    answer(found, as_json=as_json, show=print_profiled)
+    return status
+
+
 def carried_out(work: Asked) -> tuple[Mapping[str, Any], int]:
     """Runs it with progress on stderr; Ctrl-C ends it. Returns what it answers and the status a signal asked for."""
     import sys
@@ -42,5 +84,5 @@ def carried_out(work: Asked) -> tuple[Mapping[str, Any], int]:
         return work(on_progress=on_progress, stop=stop), stop.status
 
 
-LONGER_COMMANDS = (verify,)
+LONGER_COMMANDS = (verify, soak, profile)
 """What longer runs add to ``tuner``."""

@@ -83,16 +83,27 @@ def lookup(
 
 @click.command()
 @click.argument("study")
+@click.option("--with", "trainer", metavar="TRAINER", help="hf-trainer or lightning: the exported files in it instead.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Optimizer steps timed in the trainer.")
 @json_option
 @debug_option
-def confirm(study: str, as_json: bool) -> int:
+def confirm(study: str, trainer: str | None, steps: int | None, as_json: bool) -> int:
     """Confirm STUDY again: the winner, the baseline and its rivals in new long runs, on this machine as it is now.
 
     The old confirmation stops counting when the new one is done; stopped before, everything stays as it was.
+    With --with the winner's exported files run in the real trainer on the study's own model and data, and its
+    throughput and peak stand beside the study's, the trainer's own overhead apart; the confirmation stays as it is.
     """
     from tuner import api
+    from tuner.cli.handing import print_in_trainer
     from tuner.cli.tables import print_result
 
+    if trainer is not None:
+        told, status = carried_out(lambda **asked: api.confirm_in_trainer(study, trainer, steps=steps, **asked))
+        answer(told, as_json=as_json, show=print_in_trainer)
+        return status or int(not told["as_exported"])
+    if steps is not None:
+        raise click.UsageError("--steps is of --with: the confirmation's own length follows from the spec")
     found, status = carried_out(lambda **asked: api.confirm(study, **asked).to_json())
     answer(found, as_json=as_json, show=print_result)
     return status

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tuner.doctor.check import Advice, Check, Figure, Finding, Verdict, open_question
 from tuner.doctor.evidence import GradientComparison, LossCurve, Verified, verified
 from tuner.doctor.subjects import data_facts, subjects
-from tuner.doctor.telling import batch_words, percent
+from tuner.doctor.telling import batch_words, counted, percent
 
 if TYPE_CHECKING:
     from tuner.answer.summary import StudyView
@@ -61,7 +61,7 @@ def _gradient(view: StudyView, seen: Verified | None, command: str) -> Finding:
 
 def _gradient_words(seen: GradientComparison, right: bool) -> str:
     split = (
-        f"{seen.accumulation_steps} micro-batches of {seen.micro_batch_size} against "
+        f"{counted(seen.accumulation_steps, 'micro-batch')} of {seen.micro_batch_size} against "
         f"{seen.reference_accumulation_steps} of {seen.reference_micro_batch_size} in {seen.precision}"
     )
     if right:
@@ -190,7 +190,7 @@ def _thrown_away(view: StudyView, seen: Verified) -> Finding | None:
     if seen.lost_samples is None:
         return None
     share = seen.lost_samples / seen.samples if seen.samples else 0.0
-    bad = seen.lost_samples > 0
+    bad = share >= LOST_SHARE
     advice = Advice(
         change="make an update of the last, smaller window too (divided by its own number of tokens), or carry it over",
         expected=f"{percent(share)} more of the data is learned from",
@@ -199,9 +199,7 @@ def _thrown_away(view: StudyView, seen: Verified) -> Finding | None:
     return Finding(
         name="lost_windows",
         verdict="broken" if share >= 0.5 else "improve" if bad else "fine",
-        statement=f"{seen.lost_samples} samples of a pass enter no update."
-        if bad
-        else "Every sample enters an update.",
+        statement=f"{seen.lost_samples} samples ({percent(share)}) of a pass enter no update.",
         figures=(Figure(name="samples lost in a pass", value=seen.lost_samples, unit="samples"),),
         runs=(seen.run,),
         advice=(advice,) if bad else (),

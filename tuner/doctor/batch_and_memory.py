@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from objectives.config import TrainingConfig
 from tuner.doctor.check import Advice, Check, Figure, Finding, Verdict, open_question
 from tuner.doctor.edge import Edge, edge_of
-from tuner.doctor.pairs import Gain, gains
+from tuner.doctor.knob_gain import how_to_measure
+from tuner.doctor.pairs import Gain, known_gains
 from tuner.doctor.subjects import Subject, baseline_of, data_facts, device_kind, sequence_length, subjects, winner_of
 from tuner.doctor.telling import batch_words, gain_words, size
 from tuner.search.front import is_feasible
@@ -112,11 +113,12 @@ def _edge_words(best: Subject, edge: Edge, limit: int) -> str:
 
 def _largest(view: StudyView) -> Finding:
     """Whether the baseline's micro-batch is the right one among those that fit, everything else the same."""
-    name, base, known = "largest_that_fits", baseline_of(view), gains(view, "micro_batch_size")
+    name, base, known = "largest_that_fits", baseline_of(view), known_gains(view, "micro_batch_size")
     feasible = {each.id for each in view.standing if is_feasible(each, view.study.memory_limit_bytes)}
     known = [each for each in known if set(each.trial_ids) <= feasible]
     if base is None or not known:
-        return open_question(name, "No two micro-batch sizes were measured with the same other settings.", SIZES)
+        told = "No two micro-batch sizes were measured with the same other settings."
+        return open_question(name, told, how_to_measure(view, "micro_batch_size", SIZES))
     mine = [each for each in known if _starts_at(view, each, base.trial)]
     better = max((each for each in mine if each.worth), key=lambda each: each.ratio, default=None)
     verdict: Verdict = "fine" if better is None else "improve"
@@ -156,12 +158,12 @@ def _size_advice(view: StudyView, config: TrainingConfig, gain: Gain) -> Advice:
     after = config.with_values(micro_batch_size=end, accumulation_steps=max(1, round(rows / end)))
     return Advice(
         change=f"{batch_words(after, view.spec.ranks)} instead of {batch_words(config, view.spec.ranks)}",
-        expected=f"{gain_words(gain)}, measured between trials that differ in nothing else",
+        expected=f"{gain_words(gain)}, {gain.ground}",
         check=f"`tuner show {view.study.name}`: the trials {', '.join(map(str, gain.trials))}",
         knobs={"micro_batch_size": after.micro_batch_size, "accumulation_steps": after.accumulation_steps},
         gain=gain.ratio,
         gain_interval=(gain.low, gain.high),
-        measured=True,
+        measured=not gain.modelled,
     )
 
 

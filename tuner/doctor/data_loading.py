@@ -10,7 +10,7 @@ from objectives.knobs.loader import prefetched_bytes, shared_memory_reason
 from tuner.doctor.check import Advice, Check, Figure, Finding, Verdict, open_question
 from tuner.doctor.padding import padding, tokens
 from tuner.doctor.subjects import Subject, baseline_of, device_kind, measured, subjects
-from tuner.doctor.telling import duration, number, percent, size
+from tuner.doctor.telling import counted, duration, number, percent, size
 from tuner.search.capacities import PURPOSE
 from tuner.search.reasons import reason_of
 
@@ -21,8 +21,8 @@ STALLED = 0.05
 """Share of a step spent waiting for data from which on the loader is worth a change."""
 ENOUGH = 1.1
 """A loader that delivers so many times what training takes keeps up: less, and each hiccup is a wait."""
-GROWTH_BYTES, GROWTH_SHARE = 32 * 2**20, 0.05
-"""Host memory of training and its loader workers that grows by both within one window grows for good."""
+GROWTH_BYTES, GROWTH_SHARE = 32 * 2**20, 0.10
+"""Memory of the loader's workers that grows by both within one window grows for good: they only hand over batches."""
 SLOW_FIRST_PASS = 2.0
 """The first pass over the data waits so many times longer than later ones: caches fill, files are opened."""
 
@@ -148,8 +148,8 @@ def _capacity_words(subject: Subject, rate: float | None, need: float | None) ->
     if rate is None or need is None:
         return f"The {subject.word}'s own loader setting was not measured by itself."
     return (
-        f"With the {subject.word}'s {subject.config.loader_workers} workers the loader delivers {number(rate)} a "
-        f"second by itself; training takes {number(need)} ({rate / need:.1f} times)."
+        f"With the {subject.word}'s {counted(subject.config.loader_workers, 'worker')} the loader delivers "
+        f"{number(rate)} a second by itself; training takes {number(need)} ({rate / need:.1f} times)."
     )
 
 
@@ -193,7 +193,7 @@ def _workers(view: StudyView) -> Finding:
     over = [each for each in mine if each.config.loader_workers * view.spec.ranks > cores]
     most = over[0] if over else mine[-1]
     workers = most.config.loader_workers * view.spec.ranks
-    told = f"{workers} loader workers on {cores} usable cores (affinity and control group, not the host's)"
+    told = f"{counted(workers, 'loader worker')} on {counted(cores, 'usable core')} (affinity and control group)"
     advice = Advice(
         change=f"loader_workers: {max(0, cores // view.spec.ranks)} at most, or give the process more cores",
         expected="workers stop taking turns on the cores that training needs",
@@ -277,11 +277,11 @@ def _growth(view: StudyView) -> Finding | None:
         name="copy_on_write",
         verdict="improve" if bad else "fine",
         statement=(
-            f"Host memory of training and its loader workers {'grew' if added > 0 else 'fell'} by {size(abs(added))} "
+            f"The loader workers' share of host memory {'grew' if added > 0 else 'fell'} by {size(abs(added))} "
             f"in {duration(seconds)} ({size(before)} before)."
         ),
         figures=(
-            Figure(name="host memory before the window", value=before, unit="bytes", of=subject.word),
+            Figure(name="workers' memory before the window", value=before, unit="bytes", of=subject.word),
             Figure(name="growth", value=added, unit="bytes", of=subject.word),
         ),
         trials=(subject.trial.number,),
@@ -292,7 +292,7 @@ def _growth(view: StudyView) -> Finding | None:
 
 
 def _grown(said: Mapping[str, Any]) -> tuple[int, int] | None:
-    before, after = said.get("host_bytes_before"), said.get("host_bytes_after")
+    before, after = said.get("workers_bytes_before"), said.get("workers_bytes_after")
     return None if not isinstance(before, int) or not isinstance(after, int) else (after - before, before)
 
 

@@ -234,16 +234,18 @@ def verified(runs: Iterable[RunRecord]) -> tuple[Verified, ...]:
 
 def soaked(runs: Iterable[RunRecord]) -> tuple[Soaked, ...]:
     """The completed ``soak`` runs, latest first."""
-    return tuple(_soaked(run) for run in _of(runs, "soak"))
+    return tuple(_soaked(run) for run in _of(runs, "soak", "seconds", "growth"))
 
 
 def profiled(runs: Iterable[RunRecord]) -> tuple[Profiled, ...]:
     """The completed ``profile`` runs, latest first."""
-    return tuple(_profiled(run) for run in _of(runs, "profile"))
+    return tuple(_profiled(run) for run in _of(runs, "profile", "tool"))
 
 
-def _of(runs: Iterable[RunRecord], purpose: str) -> list[RunRecord]:
-    found = [run for run in runs if run.purpose == purpose and run.outcome == "completed" and run.measurement]
+def _of(runs: Iterable[RunRecord], purpose: str, *needed: str) -> list[RunRecord]:
+    """Completed runs of a purpose whose measurement has what its record cannot do without, latest first."""
+    done = (run for run in runs if run.purpose == purpose and run.outcome == "completed" and run.measurement)
+    found = [run for run in done if all(run.measurement.get(name) is not None for name in needed)]
     return sorted(found, key=lambda run: (run.started_at, run.id), reverse=True)
 
 

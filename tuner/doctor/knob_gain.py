@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuner.doctor.check import Advice, Finding, open_question
-from tuner.doctor.pairs import Gain, gain_from, gains
+from tuner.doctor.pairs import Gain, gain_from, known_gains
 from tuner.doctor.subjects import Subject, baseline_of, winner_of
 from tuner.doctor.telling import gain_words, value
 
@@ -22,9 +22,9 @@ def knob_finding(
     view: StudyView, *, knob: str, name: str, nothing: str, measured_by: str, essential: bool = True
 ) -> Finding:
     """Whether another value of a knob than the baseline's is worth a change, by pairs of trials alike in all else."""
-    base, best, known = baseline_of(view), winner_of(view), gains(view, knob)
+    base, best, known = baseline_of(view), winner_of(view), known_gains(view, knob)
     if base is None or not known:
-        return open_question(name, nothing, measured_by, essential=essential)
+        return open_question(name, nothing, how_to_measure(view, knob, measured_by), essential=essential)
     mine: KnobValue = base.config.knobs()[knob]
     better = gain_from(known, mine)
     seen = [each for each in known if each.start == mine] or [each for each in known if each.ratio >= 1.0]
@@ -40,6 +40,13 @@ def knob_finding(
     )
 
 
+def how_to_measure(view: StudyView, knob: str, otherwise: str) -> str:
+    """More trials where the study searches the knob already; else what puts it into the space."""
+    if len(view.spec.search.get(knob, ())) > 1:
+        return "`tuner run SPEC` again with more `limits.trials` or `limits.time`: it goes on where it ended"
+    return otherwise
+
+
 def _gain_statement(
     knob: str, mine: KnobValue, better: Sequence[Gain], seen: Sequence[Gain], best: Subject | None
 ) -> str:
@@ -48,7 +55,8 @@ def _gain_statement(
         return f"No other {knob} was measured to be faster than the baseline's {value(mine)} ({told})."
     end = None if best is None else best.config.knobs()[knob]
     done = f" The winner uses {value(end)}." if end is not None and end != mine else ""
-    return f"Over the baseline's {knob} {value(mine)} at the same other settings: {told}.{done}"
+    how = "by the cost model's split" if all(each.modelled for each in seen) else "at the same other settings"
+    return f"Over the baseline's {knob} {value(mine)} {how}: {told}.{done}"
 
 
 def _advised(better: Sequence[Gain]) -> list[Gain]:
@@ -62,12 +70,12 @@ def _gain_advice(view: StudyView, gain: Gain) -> Advice:
     also = "; `tuner verify` says what it costs in small updates" if risky else ""
     return Advice(
         change=f"{gain.knob}: {value(gain.end)} instead of {value(gain.start)}",
-        expected=f"{gain_words(gain)}, measured between trials that differ in nothing else",
+        expected=f"{gain_words(gain)}, {gain.ground}",
         check=f"`tuner show {view.study.name}`: the trials {', '.join(map(str, gain.trials[:4]))}{also}",
         knobs={gain.knob: gain.end},
         gain=gain.ratio,
         gain_interval=(gain.low, gain.high),
-        measured=True,
+        measured=not gain.modelled,
     )
 
 

@@ -63,7 +63,7 @@ def _advice(view: StudyView, base: Subject, share: float, ways: dict[str, float]
         best = measured[0]
         return Advice(
             change=f"batching: {best.end}",
-            expected=f"{gain_words(best)}, measured between trials that differ in nothing else",
+            expected=f"{gain_words(best)}, {best.ground}",
             check=f"`tuner show {view.study.name}`: the trials {', '.join(map(str, best.trials[:4]))}",
             knobs={"batching": best.end},
             gain=best.ratio,

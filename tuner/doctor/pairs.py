@@ -44,6 +44,7 @@ class Gain:
         memory_bytes: What the change adds to the peak, mean over the pairs; None where not measured.
         trials: Numbers of the trials, pair by pair.
         trial_ids: Their ids.
+        modelled: Whether it was only measured together with other changes, and the cost model split them.
     """
 
     knob: str
@@ -57,6 +58,7 @@ class Gain:
     memory_bytes: int | None
     trials: tuple[int, ...]
     trial_ids: tuple[int, ...]
+    modelled: bool = False
 
     @property
     def worth(self) -> bool:
@@ -75,8 +77,15 @@ class Gain:
             value=self.ratio,
             unit="ratio",
             interval=(self.low, self.high),
-            of=f"{len(self.trials) // 2} pair{'s' * (len(self.trials) > 2)} of trials",
+            of="by the cost model" if self.modelled else f"{len(self.trials) // 2} pair{'s' * (len(self.trials) > 2)}",
         )
+
+    @property
+    def ground(self) -> str:
+        """How it is known, for people."""
+        if self.modelled:
+            return "measured together with other changes, split by the cost model"
+        return "measured between trials that differ in nothing else"
 
 
 def gains(view: StudyView, knob: str) -> list[Gain]:
@@ -92,6 +101,34 @@ def gains(view: StudyView, knob: str) -> list[Gain]:
         for (start, end), pairs in found.items()
     )
     return sorted(made, key=lambda gain: -gain.ratio)
+
+
+def known_gains(view: StudyView, knob: str) -> list[Gain]:
+    """The gains of pairs; where there are none, what the cost model says of the winner's own change of this knob."""
+    return gains(view, knob) or _modelled(view, knob)
+
+
+def _modelled(view: StudyView, knob: str) -> list[Gain]:
+    """The explanation's modelled step of a knob (:mod:`tuner.answer.explain`): from the baseline's value on."""
+    ids = {each.number: each.id for each in view.ended}
+    return [
+        Gain(
+            knob=knob,
+            start=step.knobs[knob][0],
+            end=step.knobs[knob][1],
+            ratio=step.gain,
+            low=step.low,
+            high=step.high,
+            smallest=step.gain,
+            largest=step.gain,
+            memory_bytes=step.memory_bytes,
+            trials=step.trials,
+            trial_ids=tuple(ids[number] for number in step.trials),
+            modelled=True,
+        )
+        for step in view.steps or ()
+        if step.source == "modelled" and list(step.knobs) == [knob]
+    ]
 
 
 def gain_from(known: Iterable[Gain], start: KnobValue) -> list[Gain]:

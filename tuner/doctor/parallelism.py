@@ -83,9 +83,7 @@ def _ranks(subject: Subject) -> list[Rank]:
 
 def _rank_finding(view: StudyView, subject: Subject, ranks: Sequence[Rank]) -> Finding:
     uneven = {name: over for name in UNEVEN if (over := _over_mean(ranks, name)) is not None and over > UNEQUAL}
-    idle = max(
-        (float(each["rank_wait_share"]) for each in ranks if each.get("rank_wait_share") is not None), default=None
-    )
+    idle = _idle(ranks)
     waits = idle is not None and idle > IDLE
     base = baseline_of(view)
     return Finding(
@@ -97,6 +95,15 @@ def _rank_finding(view: StudyView, subject: Subject, ranks: Sequence[Rank]) -> F
         runs=subject.run_ids,
         advice=tuple(_even_out(ranks, uneven, idle)) if uneven or waits else (),
     )
+
+
+def _idle(ranks: Sequence[Rank]) -> float | None:
+    """Share of its step that the fastest rank waits more than the slowest does; None where they do not say.
+
+    What both wait is jitter: now one is late, now the other. Unequal work lets the same one wait every time.
+    """
+    known = [float(each["rank_wait_share"]) for each in ranks if each.get("rank_wait_share") is not None]
+    return max(known) - min(known) if len(known) > 1 else None
 
 
 UNEVEN: Mapping[str, str] = {
@@ -122,7 +129,7 @@ def _rank_words(subject: Subject, ranks: Sequence[Rank], uneven: Mapping[str, fl
         f"the heaviest rank has {percent(over)} more {UNEVEN[name]} than the mean" for name, over in uneven.items()
     ]
     if idle is not None:
-        parts.append(f"the fastest rank waits {percent(idle)} of its step for the slowest")
+        parts.append(f"the fastest rank waits {percent(idle)} of its step longer than the slowest")
     told = "; ".join(parts) or "no rank has more work than the others"
     return f"{len(ranks)} ranks of the {subject.word}: {told}."
 

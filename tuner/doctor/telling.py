@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tuner.cli.words import duration, number, rate, size, value
+from tuner.cli import words
+from tuner.cli.words import duration, number, rate, value
 from tuner.doctor.check import Interval
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_words",
+    "counted",
     "duration",
     "gain_words",
     "knobs_words",
@@ -24,6 +26,16 @@ __all__ = [
     "times",
     "value",
 ]
+
+
+def size(count: float | None) -> str:
+    """Bytes as people read them; below half a MiB in KiB."""
+    return f"{count / 1024:.0f} KiB" if count is not None and 0 < abs(count) < 2**19 else words.size(count)
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 loader worker``, ``3 loader workers``."""
+    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith('ch') else 's')}"
 
 
 def percent(share: float) -> str:

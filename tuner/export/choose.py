@@ -9,6 +9,7 @@ from objectives.config import TrainingConfig
 from objectives.contract import SCRIPT
 from objectives.script.template import Template
 from storage.records import RunRecord, TrialRecord
+from tuner.answer.soak import remarks as soak_remarks
 from tuner.answer.summary import StudyView
 from tuner.export.handover import ExportRefused, Handover
 from tuner.export.notes import size_text
@@ -93,7 +94,7 @@ def _remarks(view: StudyView, trial: TrialRecord, points: int, asked: tuple[str,
         said.append(
             f"The study set only {carried} of the script; every other value here is a default, not the script's."
         )
-    return tuple(said)
+    return (*said, *soak_remarks(view.runs, trial.id))
 
 
 def _handover(view: StudyView, trial: TrialRecord, remarks: tuple[str, ...]) -> Handover:

@@ -1,4 +1,4 @@
-"""A function on its way to a child: pickled by value into a private folder, gone afterwards. Never through the store."""
+"""A function on its way to a child: pickled by value into a private folder, gone afterwards; never stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from objectives.function import ENDING
+from objectives.contract import ObjectiveReference
+from objectives.function import ENDING, KIND
 from tuner.errors import TightfitError
 
 LARGE_BYTES = 512 * 2**20
@@ -72,6 +73,20 @@ def travelling(function: Callable[[], Any], fingerprint: str, folder: Path) -> I
         yield private
     finally:
         shutil.rmtree(private, ignore_errors=True)
+
+
+def require_here(objective: ObjectiveReference) -> None:
+    """Refuses further runs of a function's study outside :func:`travelling`.
+
+    Raises:
+        TightfitError: It is one, and its function is not here.
+    """
+    mark = str(objective.settings.get("fingerprint"))
+    if objective.kind == KIND and not (Path(objective.folder) / f"{mark}{ENDING}").is_file():
+        raise TightfitError(
+            "this study is of a function handed to `tuner.tune`, which never stores it: call `tuner.tune` again with "
+            "the same function instead"
+        )
 
 
 def _why(function: Callable[[], Any], error: Exception) -> str:
@@ -154,11 +169,11 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _is_local(value: Any) -> bool:
-    """Whether it is not found by importing its module elsewhere."""
-    module = getattr(value, "__module__", None)
-    return module in (MAIN, None) or module not in sys.modules or not hasattr(sys.modules[module], "__file__") or (
-        "<locals>" in value.__qualname__ or value.__name__ == "<lambda>"
-    )  # fmt: skip
+    """Whether it is not found by importing its module elsewhere: of a script, a notebook, or made inside a function."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    if module is None or module.__name__ == MAIN or not hasattr(module, "__file__"):
+        return True
+    return "<" in value.__qualname__  # a lambda, or something local to a function
 
 
 def _code(code: CodeType) -> Iterator[str]:
@@ -186,4 +201,10 @@ def _plain(value: Any, seen: set[int]) -> str:
     if isinstance(value, dict):
         pairs = (f"{'|'.join(_parts(key, seen))}: {'|'.join(_parts(each, seen))}" for key, each in value.items())
         return f"{{{', '.join(sorted(pairs))}}}"
-    return hashlib.sha256(pickled(lambda: value)).hexdigest() if _goes(value) else type(value).__qualname__
+    return _pickle_hash(value)
+
+
+def _pickle_hash(value: Any) -> str:
+    import cloudpickle
+
+    return hashlib.sha256(cloudpickle.dumps(value)).hexdigest() if _goes(value) else type(value).__qualname__

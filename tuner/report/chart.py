@@ -89,7 +89,7 @@ def _grid(across: Axis, up: Axis, unit: str) -> list[Html]:
     for value in up.ticks:
         y = up.at(value)
         parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-        parts.append(_text(words.number(value), LEFT - 8, y + 4, "end"))
+        parts.append(_text(words.number(value) if value else "0", LEFT - 8, y + 4, "end"))
     for value in across.ticks:
         parts.append(_text(f"{value:g}", across.at(value), HEIGHT - BOTTOM + 18, "middle"))
     parts.append(_text("peak memory, GiB", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "middle"))

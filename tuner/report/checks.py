@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli import words
-from tuner.report.html import Html, element, joined, table
+from tuner.report.html import Html, element, joined, prose, table
 
 if TYPE_CHECKING:
     from tuner.doctor import Diagnosis
@@ -43,7 +43,7 @@ def _finding(finding: Finding) -> Html:
     measured_by = finding.measured_by
     return element(
         "div",
-        element("p", verdict(finding.verdict), " ", finding.statement),
+        element("p", verdict(finding.verdict), " ", prose(finding.statement)),
         _plain(f"Measure it: {measured_by}") if measured_by is not None else None,
         table(("figure", "of", "value"), rows, right=("value",)) if rows else None,
         *(_advice(each) for each in finding.advice),
@@ -55,9 +55,9 @@ def _finding(finding: Finding) -> Html:
 def _advice(advice: Advice) -> Html:
     return element(
         "div",
-        element("p", element("b", "Change: "), advice.change),
-        element("p", element("b", "Expected: "), advice.expected),
-        element("p", element("b", "Check: "), advice.check),
+        element("p", element("b", "Change: "), prose(advice.change)),
+        element("p", element("b", "Expected: "), prose(advice.expected)),
+        element("p", element("b", "Check: "), prose(advice.check)),
         class_="advice",
     )
 
@@ -72,4 +72,4 @@ def _sources(finding: Finding) -> Html | None:
 
 
 def _plain(text: str) -> Html:
-    return element("p", text, class_="soft")
+    return element("p", prose(text), class_="soft")

@@ -15,19 +15,27 @@ class Html(str):
     __slots__ = ()
 
 
-def element(name: str, *children: str | Html | None, **attributes: object) -> Html:
+def element(tag: str, /, *children: str | Html | None, **attributes: object) -> Html:
     """An element; children that are plain text are escaped, attributes with the value None are left out.
 
     Args:
-        name: Its tag.
+        tag: Its name.
         children: Text or elements; None is nothing.
         attributes: Underscores become dashes; ``class_`` is ``class``.
     """
     given = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
     head = "".join(f' {key}="{escape(str(value), quote=True)}"' for key, value in given)
-    if name in VOID and not children:
-        return Html(f"<{name}{head}/>")
-    return Html(f"<{name}{head}>{''.join(map(shown, children))}</{name}>")
+    if tag in VOID and not children:
+        return Html(f"<{tag}{head}/>")
+    return Html(f"<{tag}{head}>{''.join(map(shown, children))}</{tag}>")
+
+
+def prose(text: str) -> Html:
+    """Text in which what stands between back quotes is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # an odd number of quotes: then none of them is meant
+        return Html(escape(text))
+    return joined(element("code", part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def shown(child: str | Html | None) -> str:

@@ -12,7 +12,7 @@ h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10
 p { margin: 6px 0; } .soft, small { color: var(--soft); } code { font-size: 13px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: 5px 12px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--soft); font-weight: 600; } .number { text-align: right; white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; white-space: nowrap; } .number { text-align: right; white-space: nowrap; }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0; }
 .card { background: var(--card); border-radius: 8px; padding: 10px 16px; min-width: 150px; }
 .card b { display: block; font-size: 20px; }

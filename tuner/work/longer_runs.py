@@ -15,6 +15,7 @@ from objectives.contract import SCRIPT
 from storage import runs
 from tuner.answer.summary import StudyView
 from tuner.errors import MachineError, StudyError, TightfitError
+from tuner.function.travel import require_here
 from tuner.progress import Notice
 from tuner.work.outbox import Result
 from tuner.work.preparation import prepare, what_happened
@@ -106,6 +107,7 @@ def bench(
         StudyError: Another process works on it, or the workers have it.
         TightfitError: It was measured on another kind of device, or cannot be prepared here.
     """
+    require_here(view.spec.objective)
     with opened(
         database, view.study, view.spec, folder=folder, stop=stop, report=report, lease_seconds=lease_seconds,
         after_its_end=True,

@@ -17,7 +17,7 @@ from tuner.work.longer_runs import Bench, say
 
 
 def renew(bench: Bench) -> None:
-    """Runs a whole confirmation: winner, baseline and rivals, as at a study's end. Only then the old one stops counting.
+    """Runs a whole confirmation: winner, baseline and rivals, as at a study's end. Then the old one stops counting.
 
     It may take what a study's confirmation may: its share of the time limit, two rounds at least.
 
@@ -43,7 +43,7 @@ def renew(bench: Bench) -> None:
     if not confirm(session, history=history, seconds_left=left):
         raise TightfitError("the confirmation was stopped; the answer is what it was")
     if confirmation(history()).best is None:
-        raise TightfitError("nothing could be confirmed this time; the answer is what it was (see `tuner show`)")
+        raise TightfitError("nothing could be confirmed this time: see `tuner show` for how the runs ended")
     _keep(bench, since, history())
 
 

@@ -52,8 +52,8 @@ class Session:
         report: Takes progress.
         worker_id: This process in the store; None where it is not registered.
         shared: Whether other processes work on the study at the same time.
-        after_its_end: Whether the study stands as it is meanwhile: a longer run leaves when it is deleted, no sooner, and
-            its time is not the study's.
+        after_its_end: Whether the study stands as it is meanwhile: its status is no reason to leave (unless it is
+            deleted), and the time is not the study's.
         keepalive_seconds: A child that hears nothing for so long ends itself.
         workers: How many processes work on it now, as last seen.
         look: Called between two runs, and with True while there is nothing to run: may find a reason to leave.

@@ -278,10 +278,13 @@ def _add_limit(figure: go.Figure, picture: Picture, x: Floats, scale: float) -> 
 
 
 def _lay_out(figure: go.Figure, picture: Picture, choices: Choices, unit: str) -> None:
+    """Axes with their units. The upright one by name: the strip has its own, which has neither title nor scale."""
     look.framed(figure, height=560, hovermode="closest", dragmode="select", clickmode="event+select")
-    figure.update_xaxes(title=f"peak memory, {unit}", rangemode="normal")
-    figure.update_yaxes(
-        title=y_title(choices.y, picture.points.unit), tickformat="~s" if choices.y != "mfu" else ".0%",
-    )  # fmt: skip
-    if choices.log:
-        figure.update_yaxes(type="log", dtick=None)
+    figure.update_xaxes(title=f"peak memory, {unit}")
+    figure.update_layout(
+        yaxis={
+            "title": y_title(choices.y, picture.points.unit),
+            "tickformat": ".0%" if choices.y == "mfu" else "~s",
+            "type": "log" if choices.log else "linear",
+        }
+    )

@@ -63,7 +63,7 @@ def _add_attempts(figure: go.Figure, points: Points, throughput: Floats, at: Flo
     figure.add_trace(
         go.Scatter(
             x=at[mine], y=throughput[mine], mode="markers", name="trials", text=texts,
-            hovertemplate="%{text}<extra></extra>", marker={"color": look.COLOURS[0], "size": 6, "opacity": 0.55},
+            hovertemplate="%{text}<extra></extra>", marker={"color": look.COLOURS[4], "size": 6, "opacity": 0.9},
         )
     )  # fmt: skip
 

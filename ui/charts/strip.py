@@ -10,14 +10,17 @@ import plotly.graph_objects as go
 from ui.charts import look
 from ui.charts.hover import Hover
 from ui.charts.thinning import strip_thinned
-from ui.points import Points
+from ui.points import Floats, Points
 
 HIGH = 0.09
 """Its share of the figure's height."""
+FAR = 1.4
 
 
 def add_strip(figure: go.Figure, points: Points, limit_bytes: int | None, scale: float, hover: Hover) -> bool:
-    """Out-of-memory trials as crosses, running ones as dots; by predicted peak, without one at the limit.
+    """Out-of-memory trials as crosses, running ones as hourglasses; by predicted peak, without one at the limit.
+
+    What lies far beyond all that was measured stands at the edge: drawing it in place would squeeze everything else.
 
     Args:
         figure: Drawn upon; its ``yaxis2`` is the strip.
@@ -32,6 +35,7 @@ def add_strip(figure: go.Figure, points: Points, limit_bytes: int | None, scale:
     gone = [at for at, outcome in enumerate(points.outcomes) if outcome == "device_oom"]
     running = [at for at, outcome in enumerate(points.outcomes) if outcome is None]
     where = np.where(np.isfinite(points.predicted), points.predicted, np.nan if limit_bytes is None else limit_bytes)
+    where = np.minimum(where, edge(points, limit_bytes))
     _add(figure, points, where / scale, hover, (gone, "out of memory", look.BAD, "x-thin"))
     _add(figure, points, where / scale, hover, (running, "running", look.GREY, "hourglass"))
     if not any(np.isfinite(where[at]) for at in (*gone, *running)):
@@ -42,9 +46,13 @@ def add_strip(figure: go.Figure, points: Points, limit_bytes: int | None, scale:
     return True
 
 
-def _add(
-    figure: go.Figure, points: Points, x: np.ndarray, hover: Hover, kind: tuple[Sequence[int], str, str, str]
-) -> None:
+def edge(points: Points, limit_bytes: int | None) -> float:
+    """The largest memory (bytes) that is drawn in its place; infinite where nothing was measured."""
+    largest = float(np.max(points.peak[points.measured()], initial=0.0))
+    return FAR * max(largest, min(limit_bytes or 0, FAR * largest)) if largest else np.inf
+
+
+def _add(figure: go.Figure, points: Points, x: Floats, hover: Hover, kind: tuple[Sequence[int], str, str, str]) -> None:
     ats, name, colour, sign = kind
     drawn = strip_thinned([at for at in ats if np.isfinite(x[at])], x)
     if not drawn:

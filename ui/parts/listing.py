@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from storage.overview import StudyOverview
+from storage.studies import ENDED
 from tuner.cli import words
 
 ORDERS: Mapping[str, Callable[[StudyOverview], Any]] = {
@@ -55,9 +56,12 @@ def done(each: StudyOverview) -> int:
 
 
 def trials_text(each: StudyOverview) -> str:
-    """``24 trials``, with what runs now."""
-    running = f", {each.open_trials} open" if each.open_trials else ""
-    return f"{done(each):,} trial{'' if done(each) == 1 else 's'}{running}"
+    """``24 of 40 trials``, of a study that has ended ``24 trials``; with what runs now."""
+    limit = f" of {each.trial_limit:,}" if each.trial_limit and each.status not in ENDED else ""
+    running = (
+        f", {each.open_trials} open" if each.open_trials else " trial" if done(each) == 1 and not limit else " trials"
+    )
+    return f"{done(each):,}{limit}{running}"
 
 
 def best_text(each: StudyOverview) -> str:

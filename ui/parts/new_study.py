@@ -9,11 +9,11 @@ from tuner.cli import words
 from tuner.errors import SpecProblem
 from ui import acting, data, links
 from ui.forms.check import Checked, check
+from ui.forms.draft import Draft
 from ui.forms.outlook import Memory, Outlook, outlook
 from ui.forms.past import as_yaml, free_name
 from ui.guard import guarded
 from ui.parts import spec_form
-from ui.parts.spec_form import SPEC
 from ui.plain import markdown, shortened
 
 START = """\
@@ -38,23 +38,28 @@ limits: {memory: 80%, trials: 24, time: 10m}
 """A study that runs on any machine."""
 BLANK = "A study that runs anywhere"
 MOST_PROBLEMS = 30
+DRAFT, PAST, STARTED = "draft of a study", "past", "started from"
+"""Names in a session: what is written, the study to start from, and the one it was started from."""
+FROM = "from"
+"""The address's parameter that names the study to start from."""
 
 
 def draw() -> None:
     """The page for an editor."""
-    st.session_state.setdefault(SPEC, START)
+    draft: Draft = st.session_state.setdefault(DRAFT, Draft(text=START))
+    spec_form.take_changes(draft)
     _draw_past()
+    _take_past(draft)
     left, right = st.columns([1.05, 1.0], gap="large")
     with right:
         st.subheader("YAML", anchor=False)
-        spec_form.draw_editor()
-        checked = check(st.session_state[SPEC], has_gpu=_has_gpu())
+        spec_form.draw_editor(draft)
+        checked = check(draft.text, has_gpu=_has_gpu())
         _draw_verdict(checked)
-        _draw_start(checked)
+        _draw_start(draft, checked)
     with left:
         st.subheader("Form", anchor=False)
-        spec_form.draw_form()
-    _go_on()
+        spec_form.draw_form(draft)
 
 
 def _has_gpu() -> bool | None:
@@ -64,28 +69,27 @@ def _has_gpu() -> bool | None:
 
 def _draw_past() -> None:
     names = [each.name for each in data.list_studies()]
-    asked = st.query_params.get("from")
-    if asked in names and st.session_state.get("started from") != asked:
-        _take(str(asked))
-    st.selectbox(
-        "Start from", [BLANK, *names], key="past", on_change=_past_chosen, width=420,
-        format_func=lambda name: shortened(name, 80),
-    )  # fmt: skip
+    asked = st.query_params.get(FROM)
+    if PAST not in st.session_state:  # a fresh page, or one that was left and opened again
+        before = st.session_state.get(STARTED, asked)
+        st.session_state[PAST] = before if before in names else BLANK
+    st.selectbox("Start from", [BLANK, *names], key=PAST, width=420, format_func=_cut)
 
 
-def _past_chosen() -> None:
-    name = st.session_state["past"]
-    if name == BLANK:
-        st.session_state[SPEC] = START
-    else:
-        with guarded():
-            _take(name)
+def _cut(name: str) -> str:
+    return shortened(name, 80)
 
 
-def _take(name: str) -> None:
-    taken = {each.name for each in data.list_studies()}
-    st.session_state[SPEC] = as_yaml(data.required(name).spec, free_name(name, taken))
-    st.session_state["started from"] = name
+def _take_past(draft: Draft) -> None:
+    """Another start than before replaces the text."""
+    chosen = st.session_state[PAST]
+    if chosen == st.session_state.get(STARTED, BLANK):
+        return
+    text = START
+    if chosen != BLANK:
+        text = as_yaml(data.required(chosen).spec, free_name(chosen, {each.name for each in data.list_studies()}))
+    draft.text = text
+    st.session_state[STARTED] = chosen
 
 
 def _draw_verdict(checked: Checked) -> None:
@@ -106,7 +110,7 @@ def _draw_problem(problem: SpecProblem) -> None:
     st.text(f"{place + ': ' if place else ''}{problem.reason.rstrip('.')}.{' ' + problem.fix if problem.fix else ''}")
 
 
-def _draw_start(checked: Checked) -> None:
+def _draw_start(draft: Draft, checked: Checked) -> None:
     with st.container(border=True, key="plan"):
         st.subheader("The plan", anchor=False)
         if checked.spec is None:
@@ -117,10 +121,11 @@ def _draw_start(checked: Checked) -> None:
                 study, trials = known if known is not None else (None, ())
                 _draw_outlook(outlook(checked.spec, study, trials))
         _draw_workers()
-        st.button(
-            "Submit", key="submit", type="primary", icon=":material/rocket_launch:", disabled=not checked.is_good,
-            on_click=_submit,
-        )  # fmt: skip
+        pressed = st.button(
+            "Submit", key="submit", type="primary", icon=":material/rocket_launch:", disabled=not checked.is_good
+        )
+        if pressed:
+            _submit(draft.text)
 
 
 def _draw_outlook(found: Outlook) -> None:
@@ -159,23 +164,10 @@ def _draw_workers() -> None:
     st.text(f"{len(living)} worker{'' if len(living) == 1 else 's'} alive, {idle} idle.")
 
 
-def _submit() -> None:
-    """Runs before the page is drawn again; the outcome is kept for it."""
-    try:
-        made = acting.submit(st.session_state[SPEC])
-    except Exception as error:  # noqa: BLE001 - told on the page by guarded(), as every other error
-        st.session_state["submit error"] = error
-    else:
-        st.session_state["submitted"] = made["study"]
-
-
-def _go_on() -> None:
-    error = st.session_state.pop("submit error", None)
-    if error is not None:
-        with guarded():
-            raise error
-    name = st.session_state.pop("submitted", None)
-    if name is not None:
-        st.toast(f"{markdown(name)}: handed to the workers.", icon=":material/rocket_launch:")
-        st.session_state.pop(SPEC, None)
-        st.switch_page(links.STUDY_PAGE, query_params={"study": name})
+def _submit(text: str) -> None:
+    with guarded():
+        made = acting.submit(text)
+        st.toast(f"{markdown(made['study'])}: handed to the workers.", icon=":material/rocket_launch:")
+        st.session_state.pop(DRAFT, None)
+        st.session_state.pop(STARTED, None)
+        st.switch_page(links.STUDY_PAGE, query_params={"study": str(made["study"])})

@@ -9,6 +9,7 @@ import streamlit as st
 
 from storage.records import RunRecord
 from tuner.cli import words
+from ui.plain import markdown
 
 SHARES = ("_share", "mfu", "half_width_95", "relative_standard_error")
 LOGS = (("traceback", "Traceback"), ("log_head", "Log, its start"), ("log_tail", "Log, its end"))
@@ -20,7 +21,7 @@ def draw_run(run: RunRecord) -> None:
     icon = {"completed": ":material/check:", "running": ":material/play_arrow:"}.get(ended, ":material/error:")
     cause = f", {run.cause}" if run.cause else ""
     label = f"{run.purpose} {run.attempt}: {ended}{cause}, {words.duration(run.seconds)}"
-    with st.expander(label, icon=icon, key=f"run-{run.id}"):
+    with st.expander(markdown(label), icon=icon, key=f"run-{run.id}"):
         if run.evidence.get("text"):
             st.text(str(run.evidence["text"])[:2000])
         if run.evidence.get("advice"):

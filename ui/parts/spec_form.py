@@ -1,20 +1,16 @@
-"""Form and editor of a spec, in step: the text is the truth, every control shows what it says and writes into it."""
+"""Form and editor of a spec, in step: :mod:`ui.forms.draft` holds both, here they are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from ui.forms.check import offered_kinds
-from ui.forms.fields import Field, Section, fields, holds, meant, shown
-from ui.forms.text import edited, value_at, values_of
+from ui.forms.draft import EDITOR, KIND, Draft
+from ui.forms.fields import Field, Section
 from ui.plain import shortened
 
-SPEC, EDITOR, KIND = "spec text", "spec editor", "form.objective.kind"
-"""Names in a session: the text itself, the editor's control, the objective's control."""
 SECTIONS: tuple[tuple[Section, str, bool], ...] = (
     ("study", "Study and batch", True),
     ("objective", "What is trained", True),
@@ -30,75 +26,65 @@ MONOSPACED = """<style>
 LEFT_OUT = "left out"
 
 
-def draw_editor() -> None:
+def take_changes(draft: Draft) -> None:
+    """Reads every control before anything is changed: a run that is cut off in between has taken over nothing."""
+    draft.take({key: st.session_state[key] for key in list(draft.said) if key in st.session_state})
+
+
+def draw_editor(draft: Draft) -> None:
     """The text."""
-    st.session_state[EDITOR] = st.session_state[SPEC]
     st.html(MONOSPACED)
     with st.container(key="spec-text"):
-        st.text_area(
-            "The spec as YAML", key=EDITOR, height=400, on_change=_text_changed, label_visibility="collapsed",
-        )  # fmt: skip
+        key = _set(draft.shown_as(EDITOR, draft.text), draft)
+        st.text_area("The spec as YAML", key=key, height=400, label_visibility="collapsed")
 
 
-def _text_changed() -> None:
-    st.session_state[SPEC] = st.session_state[EDITOR]
-
-
-def draw_form() -> None:
+def draw_form(draft: Draft) -> None:
     """The controls; nothing can be changed in them while the text cannot be read."""
-    values = values_of(st.session_state[SPEC])
-    if values is None:
-        st.info(
-            "The YAML cannot be read as it is: mend it on the right, then the form is back.", icon=":material/edit:"
-        )
+    controls = draft.controls()
+    if controls is None:
+        said = "The YAML cannot be read as it is: mend it on the right, then the form is back."
+        st.info(said, icon=":material/edit:")
         return
-    kind = value_at(values, ("objective", "kind"))
-    found = fields(kind if isinstance(kind, str) else None)
     for section, title, opened in SECTIONS:
+        mine = [(field, key) for field, key in controls if field.section == section]
         with st.expander(title, expanded=opened, key=f"form-{section}"):
             if section == "objective":
-                _draw_kind(kind)
-            mine = [field for field in found if field.section == section]
-            for field in (each for each in mine if each.shape == "mapping"):
-                _draw(field, values)
+                _draw_kind(draft)
+            for field, key in mine:
+                if field.shape == "mapping":
+                    _draw(draft, field, key)
             with st.grid(columns="auto", min_column_width=190, gap="small"):
-                for field in (each for each in mine if each.shape != "mapping"):
-                    _draw(field, values)
+                for field, key in mine:
+                    if field.shape != "mapping":
+                        _draw(draft, field, key)
 
 
-def _draw_kind(kind: Any) -> None:
+def _draw_kind(draft: Draft) -> None:
     """Only objectives that the operator lists are offered."""
-    offered = offered_kinds()
-    st.session_state[KIND] = kind if kind in offered else None
+    kind, offered = draft.kind(), offered_kinds()
+    key = _set(draft.shown_as(KIND, kind if kind in offered else None), draft)
     st.selectbox(
-        "Objective", offered, key=KIND, on_change=_kind_changed, placeholder="choose one",
+        "Objective", offered, key=key, placeholder="choose one",
         help="What the operator of the workers lists (TUNER_ALLOWED_FILE).",
     )  # fmt: skip
     if kind is not None and kind not in offered:
-        st.text(f"{shortened(str(kind), 80)} is not on the operator's list.")
+        st.text(f"{shortened(kind, 80)} is not on the operator's list.")
 
 
-def _kind_changed() -> None:
-    _write(("objective", "kind"), st.session_state[KIND])
-
-
-def _draw(field: Field, values: Mapping[str, Any]) -> None:
-    value = value_at(values, field.path)
-    if not holds(field, value):
-        st.text_input(
-            field.label, value="written in the YAML", key=f"{field.key}.fixed", disabled=True, help=field.help
-        )
+def _draw(draft: Draft, field: Field, key: str | None) -> None:
+    if key is None:
+        name = f"{field.key} in the text"
+        st.text_input(field.label, value="written in the YAML", key=name, disabled=True, help=field.help)
         return
-    st.session_state[field.key] = shown(field, value)
-    _control(field, partial(_changed, field))
+    _control(field, _set(key, draft))
 
 
-def _control(field: Field, changed: Any) -> None:
-    common: dict[str, Any] = {"key": field.key, "on_change": changed, "help": _paragraphs(field.help)}
+def _control(field: Field, key: str) -> None:
+    common: dict[str, Any] = {"key": key, "help": field.help.replace("\n", "\n\n")}
     if field.shape == "choice":
-        st.selectbox(
-            field.label, field.values, placeholder=field.hint or LEFT_OUT, format_func=_word, index=None, **common
-        )
+        hint = field.hint or LEFT_OUT
+        st.selectbox(field.label, field.values, placeholder=hint, format_func=_word, index=None, **common)
     elif field.shape == "choices":
         st.multiselect(field.label, field.values, placeholder=field.hint, format_func=_word, **common)
     elif field.shape == "mapping":
@@ -108,17 +94,12 @@ def _control(field: Field, changed: Any) -> None:
         st.text_input(field.label, placeholder=field.hint, **common)
 
 
+def _set(key: str, draft: Draft) -> str:
+    """A control that is new says what the draft says."""
+    if key not in st.session_state:
+        st.session_state[key] = draft.said[key]
+    return key
+
+
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _paragraphs(text: str) -> str:
-    return text.replace("\n", "\n\n")
-
-
-def _changed(field: Field) -> None:
-    _write(field.path, meant(field, st.session_state[field.key]))
-
-
-def _write(path: tuple[str, ...], value: Any) -> None:
-    st.session_state[SPEC] = edited(st.session_state[SPEC], path, value)

@@ -9,6 +9,7 @@ import streamlit as st
 
 from storage.records import StudyRecord
 from tuner.cli import words
+from ui import links
 from ui.parts import actions, study_rows
 from ui.plain import markdown
 from ui.points import Points
@@ -22,6 +23,9 @@ def draw(study: StudyRecord, points: Points, answer: Document) -> None:
         st.title(markdown(study.name), anchor=False, width="content")
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
             study_rows.badge(study.status)
+            st.page_link(
+                links.EXPORT_PAGE, label="Export", icon=":material/ios_share:", query_params={"study": study.name}
+            )
             actions.menu(study.name, study.status, key="study-actions")
     st.text(facts(study, answer))
     if study.stop_reason:

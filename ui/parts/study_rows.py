@@ -23,7 +23,7 @@ def draw(found: Sequence[StudyOverview], of: int) -> None:
     pages = -(-len(found) // PAGE)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(f"{len(found):,} of {of:,} studies" if len(found) != of else f"{of:,} studies", width="content")
-        at = st.pagination(pages, key="page", bind="query-params", max_visible_pages=5) if pages > 1 else 1
+        at = st.pagination(pages, key="page", bind="query-params", max_visible_pages=5, width=300) if pages > 1 else 1
     with st.container(gap=None, key="studies"):
         for each in found[(at - 1) * PAGE : at * PAGE]:
             _row(each)
@@ -35,7 +35,7 @@ def _row(each: StudyOverview) -> None:
         (each.device or "no device yet", 165),
         (listing.best_text(each) or "no best yet", 115),
         (listing.speedup_text(each) or "no speed-up yet", 120),
-        (listing.trials_text(each), 105),
+        (listing.trials_text(each), 130),
         (listing.ago((datetime.now(UTC) - each.updated_at).total_seconds()), 90),
     )
     with st.container(border=True, horizontal=True, vertical_alignment="center", gap="small", key=f"study-{each.id}"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from objectives.script.launchers import ranks_of
 from storage.records import RunRecord, StudyRecord, TrialRecord
 from tuner.cli import words
 from ui import data, links
@@ -34,6 +35,7 @@ def draw(study: StudyRecord, number: int) -> None:
     reload_on_change(lambda: _version(study.name), study.version, live=live)
     runs = data.trial_runs(study, trial.id)
     _draw_numbers(trial, Reported.of_answer(data.answer(study)))
+    st.text(batch_line(trial.config, study.spec))
     _draw_reason(trial)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -67,6 +69,16 @@ def _draw_path(study: StudyRecord, number: int) -> None:
                 st.page_link(
                     links.TRIAL_PAGE, label=f"{label}: {other}", query_params={"study": study.name, "trial": str(other)}
                 )
+
+
+def batch_line(config: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """The batch as four numbers whose product is checked: ``4 per device x 8 accumulated x 1 device = 32 samples``."""
+    size, steps = int(config.get("micro_batch_size") or 1), int(config.get("accumulation_steps") or 1)
+    ranks = ranks_of((spec.get("objective") or {}).get("settings") or {})
+    asked, product = spec.get("global_batch_size"), size * steps * ranks
+    devices = f"{ranks} device{'' if ranks == 1 else 's'}"
+    line = f"Batch: {size} per device x {steps} accumulated x {devices} = {product:,} samples"
+    return line if asked in (None, product) else f"{line}, NOT the study's global batch of {asked:,}"
 
 
 def _draw_numbers(trial: TrialRecord, reported: Reported) -> None:

@@ -133,4 +133,4 @@ def _pages(total: int, shown: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(f"{shown:,} of {total:,} trials")
         if pages > 1:
-            st.pagination(pages, key="rows", bind="query-params")
+            st.pagination(pages, key="rows", bind="query-params", max_visible_pages=5, width=300)
