@@ -17,6 +17,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY objectives objectives
 COPY storage storage
 COPY tuner tuner
+COPY ui ui
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . && rm -rf build
 
 COPY examples/container/start.sh /usr/local/bin/tightfit-start

@@ -144,3 +144,12 @@ def browser() -> Iterator[Any]:
             yield made
         finally:
             made.close()
+
+
+def free_test_port() -> int:
+    """A port that is free now."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

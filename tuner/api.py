@@ -172,22 +172,8 @@ def verify(name: str, *, on_progress: OnProgress | None = None, stop: Stop | Non
     """
     from tuner.work.verifying import verify as work
 
-    with _longer(name, on_progress, stop) as bench:
+    with longer(name, on_progress, stop) as bench:
         return work(bench)
-
-
-def confirm(name: str, *, on_progress: OnProgress | None = None, stop: Stop | None = None) -> Result:
-    """Confirms a study again on this machine, from nothing: the old confirmation stops counting once that is done.
-
-    Raises:
-        StudyError: There is no such study, it has nothing to confirm, or another process works on it.
-        TightfitError: It was measured on another kind of device, was stopped, or could not be confirmed.
-    """
-    from tuner.work.renewing import renew
-
-    with _longer(name, on_progress, stop) as bench:
-        renew(bench)
-    return show(name)
 
 
 def soak(
@@ -213,7 +199,7 @@ def soak(
     """
     from tuner.work.soaking import soak as work
 
-    with _longer(name, on_progress, stop) as bench:
+    with longer(name, on_progress, stop) as bench:
         return work(bench, minutes=minutes, remedies=remedies)
 
 
@@ -240,42 +226,12 @@ def profile(
     """
     from tuner.work.profiling import profile as work
 
-    with _longer(name, on_progress, stop) as bench:
+    with longer(name, on_progress, stop) as bench:
         return work(bench, number=trial, tool=tool)
 
 
-def confirm_in_trainer(
-    name: str,
-    trainer: str,
-    *,
-    steps: int | None = None,
-    on_progress: OnProgress | None = None,
-    stop: Stop | None = None,
-) -> dict[str, Any]:
-    """Runs the winner's exported files in the real trainer (docs/reference.md lists the fields).
-
-    Args:
-        name: The study.
-        trainer: ``hf-trainer`` or ``lightning``.
-        steps: Optimizer steps that are timed; None for about ten seconds of them.
-        on_progress: Takes progress.
-        stop: Asks for the end from elsewhere.
-
-    Raises:
-        StudyError: There is no such study or trainer, it has no winner, or another process works on it.
-        ExportRefused: The trainer cannot hold the winner.
-        TightfitError: The trainer is not installed, or its run failed.
-    """
-    from tuner.work.in_trainer import confirm_in_trainer as work
-    from tuner.work.in_trainer import require_trainer
-
-    require_trainer(trainer)
-    with _longer(name, on_progress, stop) as bench:
-        return work(bench, trainer, steps)
-
-
 @contextmanager
-def _longer(name: str, on_progress: OnProgress | None, stop: Stop | None) -> Iterator[Bench]:
+def longer(name: str, on_progress: OnProgress | None, stop: Stop | None) -> Iterator[Bench]:
     """A study of the store, opened for one of its longer runs on this machine."""
     from tuner.work.longer_runs import bench
 

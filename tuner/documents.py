@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuner import longer_documents as rows
+
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
@@ -320,6 +322,10 @@ ERROR = _fields(
 """What ``--json`` prints instead when the command could not answer."""
 
 
+VERIFIED, SOAKED, PROFILED = _fields(*rows.VERIFIED), _fields(*rows.SOAKED), _fields(*rows.PROFILED)
+"""``verify``, ``soak`` and ``profile``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """One document: its title, the commands that print it, its fields."""
@@ -344,6 +350,9 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(title="Finding", commands="inside `evidence`", fields=EVIDENCE),
     Layout(title="Advice", commands="inside `advice`", fields=ADVICE),
     Layout(title="Report", commands="`tuner report`", fields=REPORT),
+    Layout(title="Verification", commands="`tuner verify`", fields=VERIFIED),
+    Layout(title="Soak", commands="`tuner soak`", fields=SOAKED),
+    Layout(title="Profile", commands="`tuner profile`", fields=PROFILED),
     Layout(title="In the trainer", commands="`tuner confirm --with`", fields=IN_TRAINER),
     Layout(title="List", commands="`tuner list`", fields=LIST),
     Layout(title="Study", commands="inside `studies`", fields=LISTED),

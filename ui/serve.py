@@ -13,6 +13,7 @@ if str(HOME) not in sys.path:
     sys.path.insert(0, str(HOME))
 
 import argparse  # noqa: E402 - our packages are found from here on
+import importlib.util  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import signal  # noqa: E402
@@ -68,6 +69,7 @@ def serve(asked: Listening, secrets_file: Path | None, *, announced: bool = True
     file = secrets_file or _usual_secrets()
     secrets = {} if file is None else read_secrets(file)
     require_safe(asked, secrets)
+    _require_sign_in_works(secrets)
     port = free_port(asked.host, asked.port)
     _prepare_logs()
     import streamlit as st
@@ -88,6 +90,11 @@ def serve(asked: Listening, secrets_file: Path | None, *, announced: bool = True
     )
     warm.begin()
     app.run(config=_options(asked.host, port, file))
+
+
+def _require_sign_in_works(secrets: Mapping[str, Any]) -> None:
+    if secrets.get("auth") and importlib.util.find_spec("authlib") is None:
+        raise TightfitError("signing in needs Authlib, which is not installed: pip install 'tightfit[auth]'")
 
 
 def _options(host: str, port: int, secrets_file: Path | None) -> dict[str, Any]:

@@ -13,7 +13,9 @@ MEASURING = frozenset({"search", "repeat", "confirm"})
 TAUGHT = frozenset({"device_oom", "timeout", "numerical", "unsupported"})
 """Outcomes that would teach the search something that nothing here deserves."""
 UNHEARD_SECONDS = 2.0
-"""A child that said its result so shortly before its worker was killed was perhaps never heard by it."""
+"""A child that said its result so shortly before its worker was killed was perhaps never heard by it ..."""
+DYING_SECONDS = 1.0
+"""... and so long a killed process may take to close its end of the line, on a busy machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ def fate(line: Mapping[str, Any], seen: Seen) -> str:
 def _worker_was_killed(run: RunRecord, at: float, seen: Seen) -> bool:
     pids = {worker.pid for worker in seen.workers if worker.id == run.worker_id}
     killed = (moment for moment, what, pid in seen.hits if what in ("worker", "stop") and pid in pids)
-    return any(-0.1 <= moment - at <= UNHEARD_SECONDS for moment in killed)
+    return any(-DYING_SECONDS <= moment - at <= UNHEARD_SECONDS for moment in killed)
 
 
 def _measures(line: Mapping[str, Any], seen: Seen) -> bool:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median, pstdev, pvariance
+from statistics import fmean, median
 from typing import Literal
 
 from objectives.measure.series import student_t
@@ -25,6 +25,8 @@ WARM_UP_SHARE = 0.1
 """Of the run's time, left out at its start: first batches, caches, the optimizer's state."""
 LEAST_SHARE, LEAST_BYTES = 0.002, 64 * 1024
 """Growth over the whole run below this share of the level, or below so many bytes, is none."""
+LEAST_RELATIVE = 0.02
+"""No rate is known better than this: the pace of the updates themselves varies."""
 FLAT_SHARE = 0.01
 """Flat is what surely grows by less than this share of the level over the run."""
 LARGEST_CORRELATION = 0.9
@@ -110,7 +112,7 @@ def _jumps(levels: Sequence[float], least: float) -> list[int]:
     A jump must last: what falls back with the next batch is noise.
     """
     rise = median(levels[-STEP_READINGS:]) - median(levels[:STEP_READINGS])
-    scatter = median(pstdev(stretch) for stretch in _stretches(levels))
+    scatter = median(math.sqrt(_variance(stretch)) for stretch in _stretches(levels))
     if rise < max(least, CLEAR_FACTOR * scatter):
         return []
     heights = {
@@ -138,9 +140,14 @@ def _height(levels: Sequence[float], place: int) -> float:
     On a ramp without noise the difference is 3.5 times the scatter: less than :data:`JUMP_FACTOR`.
     """
     before, after = levels[place - STEP_READINGS : place], levels[place : place + STEP_READINGS]
-    scatter = math.sqrt((pvariance(before) + pvariance(after)) / 2)
+    scatter = math.sqrt((_variance(before) + _variance(after)) / 2)
     height = median(after) - median(before)
     return height if height > JUMP_FACTOR * scatter else 0.0
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / len(values)
 
 
 def _grouped(places: Sequence[int]) -> list[list[int]]:
@@ -180,7 +187,9 @@ def fit_line(times: Sequence[float], levels: Sequence[float], least: float) -> L
     correlation = min(max(together / squares if squares else 0.0, 0.0), LARGEST_CORRELATION)
     inflated = math.sqrt((1 + correlation) / (1 - correlation))
     error = math.sqrt(squares / max(count - 2, 1) / spread) * inflated
-    half = max(student_t(0.975, max(count - 2, 1)) * error, least / (times[-1] - times[0]) / 2)
+    half = max(
+        student_t(0.975, max(count - 2, 1)) * error, least / (times[-1] - times[0]) / 2, LEAST_RELATIVE * abs(slope)
+    )
     return Line(slope=slope, low=slope - half, high=slope + half, scatter=math.sqrt(squares / count))
 
 

@@ -139,10 +139,10 @@ def test_a_run_out_of_memory_can_still_tell(launcher: Launcher, tmp_path: Path) 
 
 
 def test_an_unknown_purpose_is_a_clear_failure(launcher: Launcher, tmp_path: Path) -> None:
-    asked = RunRequest(run=str(uuid.uuid4()), purpose="soak", objective=make_request("nothing").objective)
+    asked = RunRequest(run=str(uuid.uuid4()), purpose="unheard", objective=make_request("nothing").objective)
     _, events = finish(launcher.start(asked, tmp_path / "log"))
 
-    assert "cannot run purpose 'soak'" in chain(events)[0]["text"]
+    assert "cannot run purpose 'unheard'" in chain(events)[0]["text"]
 
 
 def test_dirty_output_is_kept_readable(launcher: Launcher, tmp_path: Path) -> None:

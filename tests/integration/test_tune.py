@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tuner
-from tuner import api
+from tuner import api, confirming
 from tuner.errors import TightfitError
 from tuner.function.travel import CannotTravel
 
@@ -74,7 +74,7 @@ def test_a_notebooks_function_is_tuned_and_the_same_call_answers_again(tmp_path:
     again = tuner.tune(of_a_cell(), **asked)
     assert (again.study, len(again.trials)) == (result.study, len(result.trials))
     with pytest.raises(TightfitError, match=r"never stores it"):
-        api.confirm(result.study)
+        confirming.confirm(result.study)
 
 
 def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tuner.cli.options import answer, debug_option, json_option
 )
 @click.option("--format", "format_name", metavar="FORMAT", help="What it is, where its keys do not say it.")
 @click.option("--world-size", type=int, metavar="N", help="Ranks of the job, where no file says how many.")
-@click.option("--study", metavar="NAME", help="The study's name; without it, the file's.")
+@click.option("--study", metavar="NAME", help="The study's name; without it, that of the output (or of your file).")
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the spec there, not to stdout.")
 @json_option
 @debug_option
@@ -94,17 +94,17 @@ def confirm(study: str, trainer: str | None, steps: int | None, as_json: bool) -
     With --with the winner's exported files run in the real trainer on the study's own model and data, and its
     throughput and peak stand beside the study's, the trainer's own overhead apart; the confirmation stays as it is.
     """
-    from tuner import api
+    from tuner import confirming
     from tuner.cli.handing import print_in_trainer
     from tuner.cli.tables import print_result
 
     if trainer is not None:
-        told, status = carried_out(lambda **asked: api.confirm_in_trainer(study, trainer, steps=steps, **asked))
+        told, status = carried_out(lambda **asked: confirming.confirm_in_trainer(study, trainer, steps=steps, **asked))
         answer(told, as_json=as_json, show=print_in_trainer)
         return status or int(not told["as_exported"])
     if steps is not None:
         raise click.UsageError("--steps is of --with: the confirmation's own length follows from the spec")
-    found, status = carried_out(lambda **asked: api.confirm(study, **asked).to_json())
+    found, status = carried_out(lambda **asked: confirming.confirm(study, **asked).to_json())
     answer(found, as_json=as_json, show=print_result)
     return status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tuner.doctor.check import Advice, Finding, open_question
+from tuner.doctor.check import Advice, Figure, Finding, open_question
 from tuner.doctor.pairs import Gain, gain_from, known_gains
 from tuner.doctor.subjects import Subject, baseline_of, winner_of
 from tuner.doctor.telling import gain_words, value
@@ -23,21 +23,35 @@ def knob_finding(
 ) -> Finding:
     """Whether another value of a knob than the baseline's is worth a change, by pairs of trials alike in all else."""
     base, best, known = baseline_of(view), winner_of(view), known_gains(view, knob)
-    if base is None or not known:
-        return open_question(name, nothing, how_to_measure(view, knob, measured_by), essential=essential)
+    how = how_to_measure(view, knob, measured_by)
+    seen = [] if base is None else [each for each in known if each.start == base.config.knobs()[knob]]
+    if base is None or not seen:
+        return open_question(name, nothing, how, essential=essential)
     mine: KnobValue = base.config.knobs()[knob]
     better = gain_from(known, mine)
-    seen = [each for each in known if each.start == mine] or [each for each in known if each.ratio >= 1.0]
+    if not better and any(each.unsure for each in seen):
+        return open_question(name, unsure_words(knob, seen), how, essential=essential, figures=figures_of(seen))
     return Finding(
         name=name,
         verdict="improve" if better else "fine",
         statement=_gain_statement(knob, mine, better, seen, best),
-        figures=tuple(each.figure() for each in seen),
+        figures=figures_of(seen),
         trials=tuple(dict.fromkeys(number for each in seen for number in each.trials)),
         runs=_runs_behind(view, seen),
         advice=tuple(_gain_advice(view, each) for each in _advised(better)),
         essential=essential,
     )
+
+
+def figures_of(seen: Sequence[Gain]) -> tuple[Figure, ...]:
+    """The gains as evidence."""
+    return tuple(each.figure() for each in seen)
+
+
+def unsure_words(knob: str, seen: Sequence[Gain]) -> str:
+    """What is known, where that is too little."""
+    told = "; ".join(f"{value(each.end)} over {value(each.start)}: {gain_words(each)}" for each in seen if each.unsure)
+    return f"Too little is known of {knob} to say ({told})."
 
 
 def how_to_measure(view: StudyView, knob: str, otherwise: str) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WORTH = 1.03
 """A gain below 3 % is not worth a change of somebody's configuration, however well it is known."""
+UNSURE = 1.2
+"""A change that reads faster and may be so by a fifth has not been looked at long enough to be called none."""
 LEAST_ERROR = 1e-4
 """A pair cannot be known better than this, relative: two windows that agree exactly do so by luck."""
 
@@ -64,6 +66,11 @@ class Gain:
     def worth(self) -> bool:
         """Whether it is faster beyond the noise, and by enough to change something for it."""
         return self.low > 1.0 and self.ratio >= WORTH
+
+    @property
+    def unsure(self) -> bool:
+        """Whether too little is known to say that it is not worth a change. A model alone never says that."""
+        return not self.worth and (self.modelled or (self.ratio >= WORTH and self.high >= UNSURE))
 
     @property
     def slower(self) -> bool:

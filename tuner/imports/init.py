@@ -30,7 +30,7 @@ def init(
         paths: Files of one job, or folders with them.
         format_name: Of :data:`tuner.imports.NAMES`; None recognises each file by its keys.
         world_size: Data-parallel ranks of the job; None takes what the files say, else 1.
-        study: The study's name; None takes it from the first file's.
+        study: The study's name; None takes it from the output's, else from the first file's.
         output: File to write; one with other content is never overwritten. None writes nothing.
 
     Raises:
@@ -42,7 +42,7 @@ def init(
     given = sources(paths)
     given = (*given, *_named_by(given))
     imported = read_all(given, format_name, world_size)
-    name = study or _study_name(paths[0])
+    name = study or _study_name(paths[0] if output is None else output)
     made = draft(imported, study=name, origin=", ".join(dict.fromkeys(each.path.name for each in given)))
     written = [] if output is None else write_files(output.parent, {output.name: made.text})
     return {

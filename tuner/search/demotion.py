@@ -18,11 +18,13 @@ def demoting_runs(
     trials: Iterable[TrialRecord], runs: Iterable[RunRecord], limit_bytes: int | None
 ) -> Mapping[int, RunRecord]:
     """By trial id, the first later run of a completed trial that failed, or needed more than the limit."""
+    later = [run for run in runs if run.purpose in LATER_PURPOSES and demotes(run, limit_bytes)]
+    if not later:
+        return {}
     completed = {each.id for each in trials if each.outcome == "completed"}
     found: dict[int, RunRecord] = {}
-    for run in sorted(runs, key=lambda run: run.started_at):
-        mine = run.trial_id is not None and run.trial_id in completed and run.purpose in LATER_PURPOSES
-        if mine and run.trial_id is not None and demotes(run, limit_bytes):
+    for run in sorted(later, key=lambda run: run.started_at):
+        if run.trial_id is not None and run.trial_id in completed:
             found.setdefault(run.trial_id, run)
     return found
 
@@ -36,6 +38,8 @@ def demotes(run: RunRecord, limit_bytes: int | None) -> bool:
 
 def as_demoted(trials: Sequence[TrialRecord], failed: Mapping[int, RunRecord]) -> list[TrialRecord]:
     """The trials with those that failed later ending as they did then, for whoever looks for the best or learns."""
+    if not failed:
+        return list(trials)
     return [_demoted(each, failed[each.id]) if each.id in failed else each for each in trials]
 
 

@@ -70,8 +70,10 @@ def certain_misfit(trial: TrialRecord, limit_bytes: int | None) -> bool:
 
 def outgrown(trial: TrialRecord, limit_bytes: int | None) -> bool:
     """Whether the trial ran out of memory under a smaller limit than today's: it may fit now, and may be tried."""
+    if trial.outcome != "device_oom":
+        return False
     then = trial.evidence.get("memory_limit_bytes")
-    return trial.outcome == "device_oom" and isinstance(then, int) and limit_bytes is not None and then < limit_bytes
+    return isinstance(then, int) and limit_bytes is not None and then < limit_bytes
 
 
 def family_of(config: TrainingConfig | Mapping[str, Any]) -> Family:

@@ -121,8 +121,15 @@ def _spread(readings: Readings, device_kind: str) -> Spread:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Groups:
-    """Windows by trial, in columns: ids, how many, mean logarithm, mean square of the windows' own errors, sum of
-    squares around the mean, and whether all are disturbed.
+    """Windows by trial, in columns.
+
+    Attributes:
+        ids: The trials', rising.
+        counts: How many windows.
+        means: Of their logarithms.
+        own: Mean square of their own errors.
+        squares: Sum of squares around the mean.
+        disturbed: Whether all of them are.
     """
 
     ids: Whole
@@ -139,7 +146,7 @@ class _Groups:
         ids, trial, counts = np.unique(readings.trial_ids, return_inverse=True, return_counts=True)
 
         def summed(values: Floats) -> Floats:
-            return np.bincount(trial, weights=values, minlength=len(ids))
+            return np.bincount(trial, weights=values, minlength=len(ids)).astype(np.float64)
 
         means = summed(readings.logs) / counts
         return cls(

@@ -171,7 +171,7 @@ def rule_for(history: History, trial: TrialRecord, *, sampler: str, window_secon
             FrontPoint(throughput_low=history.intervals[each.id].low, peak_bytes=each.peak_memory_bytes or 0)
             for each in clean
         ],
-        spread=study_spread(history.runs, history.trials, history.device_kind),
+        spread=study_spread(history.runs, history.trials, history.device_kind, history.readings),
         window_seconds=window_seconds,
         device_kind=history.device_kind,
         unit=clean[0].throughput_unit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 
 from objectives.config import TrainingConfig
 from objectives.knobs import config_key
@@ -13,11 +14,11 @@ from tuner.search.baseline import Baseline
 from tuner.search.demotion import as_demoted, demoting_runs
 from tuner.search.front import best_trial, is_feasible
 from tuner.search.memory_order import frugality, outgrown
-from tuner.search.noise import Interval, intervals, overlaps
+from tuner.search.noise import Intervals, intervals, overlaps
 from tuner.search.samplers import Exhausted, Proposer
 from tuner.search.space import EXACT_SIZE, Space
 from tuner.search.stopping import SEARCH_SHARE, Stop, decide
-from tuner.search.windows import DISTURBED, windows_of
+from tuner.search.windows import DISTURBED, Readings, windows_of
 from tuner.spec.model import StudySpec
 
 BASELINE_EVERY = 5
@@ -65,6 +66,9 @@ class History:
         limit_bytes: What the peak may be at most; None for no limit.
         device_kind: ``cpu`` or ``cuda``.
         busy: Trials that a worker is running right now (of whatever purpose).
+        readings: The windows of these runs, where they are known already; None looks.
+        worked_out: What earlier histories of the study found for trials that have not changed since: saves their work,
+            changes no answer. By trial id: the trial, and as its windows say it.
     """
 
     trials: Sequence[TrialRecord]
@@ -73,17 +77,21 @@ class History:
     limit_bytes: int | None = None
     device_kind: str = "cpu"
     busy: frozenset[int] = field(default_factory=frozenset)
+    readings: Readings | None = None
+    worked_out: dict[int, tuple[TrialRecord, TrialRecord]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def intervals(self) -> Mapping[int, Interval]:
+    def intervals(self) -> Intervals:
         """The interval of every measured trial."""
-        return intervals(self.runs, self.trials, self.device_kind)
+        return intervals(self.runs, self.trials, self.device_kind, self.readings)
 
     @cached_property
     def finished(self) -> list[TrialRecord]:
         """Trials with an outcome, by number, throughput as the windows that count say it."""
-        ended = (each for each in self.trials if each.outcome is not None)
-        return sorted((self._measured(each) for each in ended), key=lambda each: each.number)
+        means, kept = self.intervals.means(), self.worked_out
+        ended = [each for each in self.trials if each.outcome is not None]
+        measured = [_measured(each, means, kept) if each.outcome == "completed" else each for each in ended]
+        return sorted(measured, key=attrgetter("number"))
 
     @cached_property
     def standing(self) -> list[TrialRecord]:
@@ -100,14 +108,38 @@ class History:
         """Trial 0; None before it is reserved."""
         return next((each for each in self.trials if each.number == 0), None)
 
+    @cached_property
+    def in_order(self) -> Sequence[RunRecord]:
+        """The runs, earliest first."""
+        return sorted(self.runs, key=attrgetter("started_at"))
+
     def runs_of(self, trial_id: int, purpose: str) -> list[RunRecord]:
         """The trial's runs of one purpose, earliest first."""
-        mine = [run for run in self.runs if run.trial_id == trial_id and run.purpose == purpose]
-        return sorted(mine, key=lambda run: run.started_at)
+        return [run for run in self._by_trial.get(trial_id, ()) if run.purpose == purpose]
 
-    def _measured(self, trial: TrialRecord) -> TrialRecord:
-        known = self.intervals.get(trial.id) if trial.outcome == "completed" else None
-        return trial if known is None else replace(trial, throughput=known.mean, windows=known.windows)
+    @cached_property
+    def _by_trial(self) -> Mapping[int | None, list[RunRecord]]:
+        found: dict[int | None, list[RunRecord]] = {}
+        for run in self.in_order:
+            found.setdefault(run.trial_id, []).append(run)
+        return found
+
+
+def _measured(
+    trial: TrialRecord,
+    means: Mapping[int, tuple[float, int]],
+    kept: dict[int, tuple[TrialRecord, TrialRecord]],
+) -> TrialRecord:
+    """The trial with the mean of its windows; the one made before where nothing has changed."""
+    known = means.get(trial.id)
+    if known is None:
+        return trial
+    before = kept.get(trial.id)
+    if before is not None and before[0] is trial and (before[1].throughput, before[1].windows) == known:
+        return before[1]
+    made = replace(trial, throughput=known[0], windows=known[1])
+    kept[trial.id] = (trial, made)
+    return made
 
 
 def next_run(
@@ -235,17 +267,20 @@ def _window(history: History, trial: TrialRecord, why: str) -> NextRun:
 
 def _baseline_unsure(history: History, baseline: TrialRecord) -> bool:
     """Whether the baseline's windows are two that differ far: a third tells which was disturbed."""
-    mine = [window.log_throughput for window in windows_of(history.runs) if window.trial_id == baseline.id]
-    tries = len(history.runs_of(baseline.id, "repeat"))
-    return len(mine) == 2 and tries < 3 and abs(mine[0] - mine[1]) > DISTURBED
+    repeats = history.runs_of(baseline.id, "repeat")
+    if len(repeats) >= 3:
+        return False
+    own = windows_of(history.runs_of(baseline.id, "search") + repeats)
+    mine = [window.log_throughput for window in own]
+    return len(mine) == 2 and abs(mine[0] - mine[1]) > DISTURBED
 
 
 def _searches_since(history: History, trial_id: int | None) -> int:
     """Ended search runs since the last window of that trial (None: of any trial but the baseline that was repeated)."""
-    ended = [run for run in history.runs if run.outcome is not None and run.trial_id is not None]
-    ended.sort(key=lambda run: run.started_at)
     count = 0
-    for run in reversed(ended):
+    for run in reversed(history.in_order):
+        if run.outcome is None or run.trial_id is None:
+            continue
         baseline = history.baseline is not None and run.trial_id == history.baseline.id
         if run.trial_id == trial_id or (trial_id is None and run.purpose == "repeat" and not baseline):
             break
@@ -255,10 +290,11 @@ def _searches_since(history: History, trial_id: int | None) -> int:
 
 def _disturbed(history: History) -> TrialRecord | None:
     """A trial all of whose windows were taken while the machine was disturbed: it gets one that counts."""
-    for trial in history.standing:
-        known = history.intervals.get(trial.id)
-        tries = len(history.runs_of(trial.id, "repeat"))
-        if known is not None and known.disturbed and tries < 2 and is_feasible(trial, history.limit_bytes):
+    ids = frozenset(history.intervals.disturbed())
+    for trial in history.standing if ids else ():
+        if trial.id not in ids or not is_feasible(trial, history.limit_bytes):
+            continue
+        if len(history.runs_of(trial.id, "repeat")) < 2:
             return None if trial.id in history.busy else trial
     return None
 
@@ -269,10 +305,11 @@ def _contender(history: History, baseline_id: int) -> TrialRecord | None:
     if best is None or best.id not in history.intervals or _searches_since(history, None) < CONTENDER_EVERY:
         return None
     top = history.intervals[best.id]
+    near = history.intervals.reaching(top.low)
     rivals = [
         each
         for each in history.standing
-        if each.id in history.intervals
+        if each.id in near
         and each.id not in history.busy | {baseline_id}
         and is_feasible(each, history.limit_bytes)
         and len(history.runs_of(each.id, "repeat")) + 1 < CONTENDER_WINDOWS

@@ -152,8 +152,10 @@ def _streak(ended: Sequence[TrialRecord]) -> list[TrialRecord]:
 def _nothing_fits(
     ended: Sequence[TrialRecord], limit_bytes: int | None, smallest: TrainingConfig | None
 ) -> Stop | None:
+    if smallest is None:
+        return None
     misfits = [each for each in ended if each.outcome == "device_oom" or _too_big(each, limit_bytes)]
-    if smallest is None or len(misfits) < MISFITS_AT_FIRST or len(misfits) < len(ended):
+    if len(misfits) < MISFITS_AT_FIRST or len(misfits) < len(ended):
         return None
     if not any(TrainingConfig.from_mapping(each.config) == smallest for each in misfits):
         return None

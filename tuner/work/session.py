@@ -80,6 +80,7 @@ class Session:
     def __post_init__(self) -> None:
         self.clock = StudyClock(self.study.seconds)
         self._rows = StudyRows(self.database, self.study.id)
+        self._worked_out: dict[int, tuple[TrialRecord, TrialRecord]] = {}
         self._deciding = threading.Lock()
 
     @property
@@ -102,19 +103,21 @@ class Session:
 
     def trials(self) -> tuple[TrialRecord, ...]:
         """The study's trials as the store has them now."""
-        return self._rows.read()[0]
+        return self._rows.read().trials
 
     def history(self) -> History:
         """The study as it stands; busy is a trial with a run in progress, on whichever worker."""
-        trials, every = self._rows.read()
-        runs = current_runs(every, since_of(self.study.facts))
+        rows = self._rows.read()
+        runs = current_runs(rows.runs, since_of(self.study.facts))
         return History(
-            trials=trials,
+            trials=rows.trials,
             runs=runs,
             elapsed_seconds=self.elapsed_seconds(),
             limit_bytes=self.study.memory_limit_bytes,
             device_kind=self.lane.device.kind,
             busy=frozenset(run.trial_id for run in runs if run.outcome is None and run.trial_id is not None),
+            readings=rows.readings,
+            worked_out=self._worked_out,
         )
 
     def save_seconds(self) -> None:

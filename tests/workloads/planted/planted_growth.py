@@ -5,6 +5,7 @@ All share the tiny next-token model of :mod:`planted_accumulation`; what grows i
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -108,11 +109,10 @@ class Fills(Right):
         def __init__(self, model: nn.Module) -> None:
             super().__init__(model)
             self._cache: dict[int, torch.Tensor] = {}
-            self._calls = 0
+            self._chance = random.Random(0)
 
         def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
-            self._calls += 1
-            place = (self._calls * 2654435761) % 2**32 % 700
+            place = self._chance.randrange(2000)
             if place not in self._cache:
-                self._cache[place] = torch.ones(24 * KIB)
+                self._cache[place] = torch.ones(10 * KIB)
             return super().loss(model, batch)

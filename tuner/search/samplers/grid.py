@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from objectives.config import TrainingConfig
 from storage.records import TrialRecord
@@ -26,8 +27,13 @@ class GridProposer:
         free = Free(self.task, history, running)
         if self.task.space.combinations > EXACT_SIZE:
             return next(iter(free.configs()), None) or free.exhausted()
-        _, config = min(free.keyed(), key=lambda each: self._position(each[0]), default=("", None))
-        return config or free.exhausted()
+        return (
+            next((config for key, config in self._shuffled if free.allows_key(key, config)), None) or free.exhausted()
+        )
+
+    @cached_property
+    def _shuffled(self) -> Sequence[tuple[str, TrainingConfig]]:
+        return sorted(self.task.space.keyed(), key=lambda each: self._position(each[0]))
 
     def _position(self, key: str) -> str:
         return hashlib.sha256(f"{self.task.seed} {key}".encode()).hexdigest()

@@ -101,7 +101,11 @@ class Free:
 
     def allows(self, config: TrainingConfig) -> bool:
         """Not seen yet, and not certain to need more than there is."""
-        return self._is_new(config_key(config)) and not self._misfit(config)
+        return self.allows_key(config_key(config), config)
+
+    def allows_key(self, key: str, config: TrainingConfig) -> bool:
+        """As :meth:`allows`, for a configuration whose key is known."""
+        return self._is_new(key) and not self._misfit(config)
 
     def _is_new(self, key: str) -> bool:
         return key not in self.stored and key not in self.predicted
@@ -115,7 +119,7 @@ class Free:
 
     def keyed(self) -> Iterable[tuple[str, TrainingConfig]]:
         """As :meth:`configs`, each with its key."""
-        return ((key, made) for key, made in self.space.keyed() if self._is_new(key) and not self._misfit(made))
+        return ((key, made) for key, made in self.space.keyed() if self.allows_key(key, made))
 
     def exhausted(self) -> Exhausted:
         """The answer when none is left."""
