@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 import uuid
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -43,6 +43,9 @@ SEARCH: dict[str, tuple[Any, ...]] = {
     "loader_workers": (0, 1, 2, 4),
 }
 NOISE = 0.01
+_GAIN: dict[str, Any] = {
+    "outcome": "completed", "cause": None, "peak_memory_bytes": GIB, "windows": 1,
+}  # fmt: skip
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEP_SECONDS = tuple(0.1 for _ in range(20))
 EVIDENCE = {"phase": "done", "log_tail": "some words of a log\n" * 20, "text": ""}
@@ -75,6 +78,7 @@ def rows(spec: StudySpec, count: int, *, seed: int = 0) -> tuple[list[TrialRecor
     chance = random.Random(seed)
     trials = [_trial(number, config, chance) for number, config in enumerate(_configs(spec, count, chance))]
     best = max(trials, key=lambda each: each.throughput or 0.0)
+    trials[-1] = replace(trials[-1], **_GAIN, throughput=1.05 * (best.throughput or 1.0))  # else the search would end
     made: list[RunRecord] = []
     for trial in trials:
         made.append(_run(trial, "search", len(made), chance))
@@ -147,10 +151,60 @@ def _insert(database: Database, study_id: int, trials: list[TrialRecord], runs: 
     counted = {"trial_count": len(trials), "version": len(trials) + len(runs) + 10}
     with database.transaction() as session:
         session.execute(update(Study).where(Study.id == study_id).values(**counted))
-    if not database.embedded:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("ANALYZE"))
+    _analyse(database)
+
+
+def _analyse(database: Database) -> None:
+    """As the server does by itself after a while."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ANALYZE"))
 
 
 def _values(trial: TrialRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(trial).items() if name != "id"}
+
+
+def more_studies(database: Database, study_id: int, count: int, trials: int) -> None:
+    """Copies of a study, each with the first so many of its trials."""
+    columns = "status, spec, identity, facts, device, memory_limit_bytes, seconds, version, created_at, submitted_at"
+    names = (column.name for column in Trial.__table__.columns)
+    narrow = ", ".join(name for name in names if name not in ("id", "study_id"))
+    with database.transaction() as session:
+        session.execute(
+            text(
+                f"INSERT INTO tuner_study (name, trial_count, {columns}) SELECT name || '-' || n, :trials, {columns} "
+                "FROM tuner_study, generate_series(1, :count) AS n WHERE id = :id"
+            ),
+            {"id": study_id, "count": count, "trials": trials},
+        )
+        session.execute(
+            text(
+                f"INSERT INTO tuner_trial (study_id, {narrow}) SELECT other.id, {narrow} FROM tuner_trial "
+                "JOIN tuner_study AS other ON other.id <> :id WHERE study_id = :id AND number < :trials"
+            ),
+            {"id": study_id, "trials": trials},
+        )
+    _analyse(database)
+
+
+def optuna_study(url: str) -> str:
+    """An empty study of plain Optuna; returns its name."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    name = f"plain-{uuid.uuid4().hex[:8]}"
+    optuna.create_study(study_name=name, storage=url, directions=["maximize", "minimize"])
+    return name
+
+
+def optuna_reads(url: str, name: str) -> dict[str, Callable[[], object]]:
+    """Plain Optuna's front and table of a study, read by a fresh process as a screen would: nothing cached."""
+    import optuna
+
+    def fresh() -> Any:
+        return optuna.load_study(study_name=name, storage=optuna.storages.RDBStorage(url))
+
+    return {
+        "front": lambda: fresh().best_trials,
+        "table, first page": lambda: fresh().get_trials(deepcopy=False)[:50],
+    }

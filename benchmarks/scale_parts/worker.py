@@ -12,14 +12,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale_parts.made import DEVICE, GIB, LIMIT_BYTES, SEARCH, material
+from benchmarks.scale_parts.made import DEVICE, GIB, LIMIT_BYTES, material
 from objectives.trial.outcome import Ending, Verdict
-from storage import studies
+from storage import studies, trials
 from storage.database import Database
 from tuner import spec as specs
+from tuner.search import projection
 from tuner.search.predictions import predicted_peaks
 from tuner.search.samplers import SearchTask, make_proposer
 from tuner.stop import Stop
@@ -34,7 +36,6 @@ from tuner.work.searching import Ready, Search
 from tuner.work.session import Session
 
 LEASE_SECONDS = 60.0
-DIRECTIONS = ("maximize", "minimize")
 
 
 class SleepingLane(Lane):
@@ -75,19 +76,21 @@ def sleep_ours(asked: Mapping[str, Any]) -> dict[str, Any]:
         ends_at = time.monotonic() + float(asked["seconds"])
         session.look = lambda _session, _idle: stop.set() if time.monotonic() > ends_at else None
         assert session.worker_id is not None
-        with Heartbeat(database, session.worker_id, lease_seconds=LEASE_SECONDS, session=session):
-            with Projector(database, session.study.id, session.worker_id):
-                begun = time.process_time()
-                search.run()
-                cpu = time.process_time() - begun
+        with (
+            Heartbeat(database, session.worker_id, lease_seconds=LEASE_SECONDS, session=session),
+            Projector(database, session.study.id, session.worker_id),
+        ):
+            begun = time.process_time()
+            search.run()
+            cpu = time.process_time() - begun
     return {"gaps": gaps(lane.runs), "runs": len(lane.runs), "cpu_seconds": cpu}
 
 
 def first_of_ours(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What a worker that has just claimed a study does until its first run could start."""
-    from tuner.search.planner import planner  # noqa: F401 - imports are told apart
+    import optuna  # noqa: F401 - what must be imported is not timed, here as there
 
-    import optuna  # noqa: F401
+    from tuner.search.planner import planner  # noqa: F401
 
     database = Database.open(asked["url"], application_name="tuner worker scale", connections=1)
     database.read(lambda session: session.connection())
@@ -116,11 +119,11 @@ def _search(database: Database, asked: Mapping[str, Any], lane: Lane, stop: Stop
 
 def sleep_optuna(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Plain Optuna on the same rows: ask, sleep, tell."""
-    study = _optuna(asked)
+    study, space = _optuna(asked), _distributions(asked)
     wait_until(asked["begin_at"])
     ends_at, times = time.monotonic() + float(asked["seconds"]), []
     while time.monotonic() < ends_at:
-        trial = study.ask(distributions())
+        trial = study.ask(space)
         begun = time.monotonic()
         time.sleep(float(asked["run_seconds"]))
         times.append((begun, time.monotonic()))
@@ -130,10 +133,11 @@ def sleep_optuna(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def first_of_optuna(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Plain Optuna's first proposal: load the study, ask."""
-    import optuna  # noqa: F401 - imports are told apart
+    import optuna  # noqa: F401 - what must be imported is not timed, here as there
 
+    space = _distributions(asked)
     begun = time.perf_counter()
-    _optuna(asked).ask(distributions())
+    _optuna(asked).ask(space)
     return {"seconds": time.perf_counter() - begun, "decided": asked["sampler"]}
 
 
@@ -151,16 +155,18 @@ def _optuna(asked: Mapping[str, Any]) -> Any:
     return optuna.load_study(study_name=asked["study_name"], storage=storage, sampler=made[asked["sampler"]]())
 
 
-def distributions() -> dict[str, Any]:
-    """The space in Optuna's words, as the projection writes it."""
-    from optuna.distributions import CategoricalDistribution
-
-    return {name: CategoricalDistribution(values) for name, values in SEARCH.items()}
+def _distributions(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The space in Optuna's words, as the projection has written it."""
+    database = Database.open(asked["url"], application_name="tuner worker scale", connections=1)
+    study = studies.get(database, int(asked["study_id"]))
+    made = projection.distributions(projection.choices(study, trials.baseline(database, study.id)))
+    database.close()
+    return dict(made)
 
 
 def gaps(times: list[tuple[float, float]]) -> list[float]:
     """Seconds between the end of a run and the begin of the next."""
-    return [after[0] - before[1] for before, after in zip(times, times[1:], strict=False)]
+    return [after[0] - before[1] for before, after in pairwise(times)]
 
 
 def wait_until(moment: float) -> None:

@@ -194,6 +194,7 @@ def _loop(rows: Sequence[Row], calls: int, share: float) -> Finding | None:
     small = [
         row for row in rows
         if calls and row.direct_calls >= LOOP_CALLS * calls and row.direct_seconds < LOOP_SECONDS * row.direct_calls
+        and row.category != "copies"
     ]  # fmt: skip
     if not small or share < LOOP_SHARE:
         return None

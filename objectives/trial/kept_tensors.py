@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-from collections import Counter
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
@@ -44,28 +43,21 @@ def keeper_of_new(before: frozenset[int]) -> str | None:
     if len(new) < LEAST_NEW:
         return None
     asked = random.Random(0).sample(new, min(len(new), MOST_ASKED))
-    keepers: Counter[int] = Counter()
-    by_id: dict[int, Any] = {}
-    for tensor in asked:
-        for keeper in _containers(gc.get_referrers(tensor), (new, asked)):
-            keepers[id(keeper)] += 1
-            by_id[id(keeper)] = keeper
-    if not keepers or keepers.most_common(1)[0][1] < len(asked) / SHARE_OF_A_KEEPER:
+    ids = {id(one) for one in asked}
+    own = {id(new), id(asked)}
+    counts = [
+        (_kept_by(one, ids), one) for one in gc.get_referrers(*asked) if type(one) in CONTAINERS and id(one) not in own
+    ]
+    most, keeper = max(counts, key=lambda each: each[0], default=(0, None))
+    if most < len(asked) / SHARE_OF_A_KEEPER:
         return f"{len(new)} tensors that no one container keeps"
-    keeper = by_id[keepers.most_common(1)[0][0]]
-    return f"a {type(keeper).__name__} of {len(keeper)} entries{_name_of(keeper, (new, asked, by_id))}"
+    return f"a {type(keeper).__name__} of {len(keeper)} entries{_name_of(keeper, (counts,))}"
 
 
-def _containers(referrers: Iterable[Any], own: Iterable[Any]) -> list[Any]:
-    mine = {id(one) for one in own}
-    return [one for one in referrers if type(one) in CONTAINERS and id(one) not in mine]
-
-
-def _named(holder: Any) -> dict[Any, Any]:
-    """What it holds by name: a dictionary itself, or an object's attributes."""
-    if isinstance(holder, dict):
-        return holder
-    return dict(getattr(holder, "__dict__", None) or {})
+def _kept_by(container: Any, ids: set[int]) -> int:
+    """How many of these objects it holds."""
+    held = container.values() if isinstance(container, dict) else container
+    return sum(id(one) in ids for one in held)
 
 
 def _name_of(keeper: Any, own: Iterable[Any]) -> str:

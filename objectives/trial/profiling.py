@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from objectives.trial.setup import Setup
 
 WARM_UPDATES, PROFILED_UPDATES = 2, 3
-MOST_UPDATES, SHORT_SECONDS = 7, 0.1
+MOST_UPDATES, SHORT_SECONDS = 5, 0.1
 """Updates shorter than that are profiled more often."""
 MOST_MICRO_STEPS = 4
 """Of one update, so many micro-steps are run: the others are like them."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from objectives.config import TrainingConfig
-from tuner.doctor.check import Advice, Check, Figure, Finding, Verdict, open_question
+from tuner.doctor.check import Advice, Check, Figure, Finding, open_question
 from tuner.doctor.edge import Edge, edge_of
-from tuner.doctor.knob_gain import how_to_measure
+from tuner.doctor.knob_gain import figures_of, how_to_measure, unsure_words
 from tuner.doctor.pairs import Gain, known_gains
 from tuner.doctor.subjects import Subject, baseline_of, data_facts, device_kind, sequence_length, subjects, winner_of
 from tuner.doctor.telling import batch_words, gain_words, size
@@ -16,7 +16,7 @@ from tuner.search.front import is_feasible
 from tuner.search.reasons import reason_of
 
 if TYPE_CHECKING:
-    from storage.records import RunRecord, TrialRecord
+    from storage.records import RunRecord
     from tuner.answer.summary import StudyView
 
 SIZES = "`tuner run` with several sizes in `search.micro_batch_size`"
@@ -113,28 +113,29 @@ def _edge_words(best: Subject, edge: Edge, limit: int) -> str:
 
 def _largest(view: StudyView) -> Finding:
     """Whether the baseline's micro-batch is the right one among those that fit, everything else the same."""
-    name, base, known = "largest_that_fits", baseline_of(view), known_gains(view, "micro_batch_size")
+    name, base = "largest_that_fits", baseline_of(view)
     feasible = {each.id for each in view.standing if is_feasible(each, view.study.memory_limit_bytes)}
-    known = [each for each in known if set(each.trial_ids) <= feasible]
-    if base is None or not known:
-        told = "No two micro-batch sizes were measured with the same other settings."
-        return open_question(name, told, how_to_measure(view, "micro_batch_size", SIZES))
-    mine = [each for each in known if _starts_at(view, each, base.trial)]
-    better = max((each for each in mine if each.worth), key=lambda each: each.ratio, default=None)
-    verdict: Verdict = "fine" if better is None else "improve"
-    shown = mine or known[:4]
+    known = [each for each in known_gains(view, "micro_batch_size") if set(each.trial_ids) <= feasible]
+    seen = [] if base is None else [each for each in known if each.start == base.config.micro_batch_size]
+    how = how_to_measure(view, "micro_batch_size", SIZES)
+    if base is None or not seen:
+        told = "No other micro-batch size was measured beside the baseline's with the same other settings."
+        return open_question(name, told, how)
+    better = max((each for each in seen if each.worth), key=lambda each: each.ratio, default=None)
+    if better is None and any(each.unsure for each in seen):
+        return open_question(name, unsure_words("micro_batch_size", seen), how, figures=figures_of(seen))
     return Finding(
         name=name,
-        verdict=verdict,
-        statement=_largest_words(view, base, better, mine or known),
-        figures=tuple(each.figure() for each in shown),
-        trials=tuple(dict.fromkeys(number for each in shown for number in each.trials)),
+        verdict="fine" if better is None else "improve",
+        statement=_largest_words(base, better, seen),
+        figures=figures_of(seen),
+        trials=tuple(dict.fromkeys(number for each in seen for number in each.trials)),
         runs=base.run_ids,
         advice=() if better is None else (_size_advice(view, base.config, better),),
     )
 
 
-def _largest_words(view: StudyView, base: Subject, better: Gain | None, known: Sequence[Gain]) -> str:
+def _largest_words(base: Subject, better: Gain | None, known: Sequence[Gain]) -> str:
     mine = base.config.micro_batch_size
     if better is not None and int(better.end) < mine:
         return (
@@ -146,11 +147,6 @@ def _largest_words(view: StudyView, base: Subject, better: Gain | None, known: S
     slower = [each for each in known if int(each.end) > int(each.start) and each.slower]
     told = f" A larger one was even slower: {slower[-1].end} is {gain_words(slower[-1])}." if slower else ""
     return f"No other size that fits was measured to be faster than micro-batch {mine} at the same settings.{told}"
-
-
-def _starts_at(view: StudyView, gain: Gain, base: TrialRecord) -> bool:
-    """Whether a gain starts at the baseline itself: one of its pairs begins there."""
-    return gain.start == base.config["micro_batch_size"] and base.id in gain.trial_ids[::2]
 
 
 def _size_advice(view: StudyView, config: TrainingConfig, gain: Gain) -> Advice:

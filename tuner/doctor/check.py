@@ -128,9 +128,18 @@ class Finding:
         }
 
 
-def open_question(name: str, statement: str, measured_by: str, *, essential: bool = True) -> Finding:
-    """A finding that nothing measured answers."""
-    return Finding(name=name, verdict="not_measured", statement=statement, measured_by=measured_by, essential=essential)
+def open_question(
+    name: str, statement: str, measured_by: str, *, essential: bool = True, figures: tuple[Figure, ...] = ()
+) -> Finding:
+    """A finding that nothing measured answers; ``figures`` hold what is known, where that is too little."""
+    return Finding(
+        name=name,
+        verdict="not_measured",
+        statement=statement,
+        measured_by=measured_by,
+        essential=essential,
+        figures=figures,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

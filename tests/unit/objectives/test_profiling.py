@@ -1,4 +1,4 @@
-"""Mistake 7, planted and clean: each fault is named by the summary, no clean twin is accused; and what the words mean."""
+"""Mistake 7, planted and clean: each fault is named by the summary, no clean twin is accused."""
 
 from __future__ import annotations
 
@@ -139,5 +139,7 @@ def test_an_allocator_snapshot_is_summarised_as_plain_data() -> None:
     ]  # fmt: skip
     assert summary_of_snapshot(segments) == {
         "segments": 2, "reserved_bytes": 150, "allocated_bytes": 110, "free_blocks": 1, "largest_free_block_bytes": 40,
-        "places": [{"place": "/me/model.py:7 (f)", "bytes": 60}, {"place": "/x/torch/optim/adam.py:7 (f)", "bytes": 50}],
+        "places": [
+            {"place": "/me/model.py:7 (f)", "bytes": 60}, {"place": "/x/torch/optim/adam.py:7 (f)", "bytes": 50},
+        ],
     }  # fmt: skip

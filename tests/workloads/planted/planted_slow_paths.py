@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-WIDTH, ROWS, CLASSES = 192, 48, 16
+WIDTH, ROWS, CLASSES = 192, 40, 16
 
 
 class Block(nn.Module):
@@ -36,7 +36,7 @@ class Net(nn.Module):
 
 
 class Rows:
-    """Sixty-four samples of 48 rows."""
+    """Sixty-four samples of 40 rows."""
 
     def __len__(self) -> int:
         return 64

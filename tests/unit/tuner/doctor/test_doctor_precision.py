@@ -114,3 +114,21 @@ def test_copies_in_the_profile(share, verdict):
         "profile", trial_id=1, measurement={"tool": "torch", "shares": {"copies": share, "matmul": 1 - share}}
     )
     assert finding(study(Tried(), longer=[profile]), NAME, "copies").verdict == verdict
+
+
+def test_a_gain_that_may_be_there_is_neither_advised_nor_passed():
+    unsteady = {"relative_standard_error": 0.3}
+    tried = [
+        Tried(knobs={"precision": name}, rate=rate, said=unsteady)
+        for name, rate in (("fp32", 500.0), ("bf16-mixed", 600.0))
+    ]
+    found = finding(study(*tried), NAME, "precision_gain")
+    assert found.verdict == "not_measured"
+    assert "Too little is known" in found.statement
+    assert figure(found, "precision bf16-mixed over fp32") == pytest.approx(1.2, rel=1e-6)
+
+
+def test_what_was_never_measured_beside_the_baseline_s_own_value_is_open():
+    others = [Tried(knobs={"precision": name}, rate=900.0) for name in ("bf16-mixed", "bf16-true")]
+    view = study(Tried(knobs={"precision": "fp32", "loss": "chunked"}), *others)
+    assert finding(view, NAME, "precision_gain").verdict == "not_measured"
