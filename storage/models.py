@@ -115,7 +115,10 @@ class Trial(Base):
 
 
 class Run(Base):
-    """One child process, with everything that is known about it. ``heartbeat_at`` is by the database's clock."""
+    """One child process, with everything that is known about it. ``heartbeat_at`` is by the database's clock.
+
+    ``progress`` says how far it has come and is null once it has an outcome.
+    """
 
     __tablename__ = "tuner_run"
     __table_args__ = (
@@ -147,6 +150,7 @@ class Run(Base):
     finished_at: Mapped[datetime | None] = mapped_column(Utc)
     worker_id: Mapped[str | None] = mapped_column(String(64))
     heartbeat_at: Mapped[datetime | None] = mapped_column(Utc)
+    progress: Mapped[Any | None] = mapped_column(Document)
     changed: Mapped[int] = mapped_column(Whole, server_default="0")
 
 

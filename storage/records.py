@@ -109,7 +109,10 @@ class RunRecord:
         evidence: As in :class:`TrialRecord`, of this run.
         worker_id: The worker that started it; None for ``tuner run``.
         heartbeat_at: When that worker last named it, by the database's clock; None for ``tuner run``.
-        changed: The study's version at its last change; a heartbeat is none.
+        progress: How far it has come, as :func:`storage.runs.note_progress` keeps it: ``phase``, ``steps`` so far,
+            ``units_per_second`` in that phase, ``memory_bytes`` (peak; both None before they are known), ``at`` (when
+            it was noted, ISO 8601 in UTC). None before anything was noted and once it has an outcome.
+        changed: The study's version at its last change; a heartbeat or progress is none.
     """
 
     id: str
@@ -131,6 +134,7 @@ class RunRecord:
     finished_at: datetime | None = None
     worker_id: str | None = None
     heartbeat_at: datetime | None = None
+    progress: Json | None = None
     changed: int = 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -116,6 +116,25 @@ def record_end(
     return database.write(work, repeatable=True)
 
 
+def note_progress(database: Database, progress: Mapping[str, Json]) -> None:
+    """Keeps how far open runs have come, for whoever watches. One statement; the study's version stays as it is.
+
+    Args:
+        database: The store.
+        progress: By run id: ``phase``, ``steps``, ``units_per_second``, ``memory_bytes``, as in
+            :attr:`storage.records.RunRecord.progress`; the time is added here. A run that has an outcome already, or
+            is not stored, is passed over.
+    """
+    at = now().isoformat()
+    rows = [{"run": id, "seen": {**progress[id], "at": at}} for id in sorted(progress)]
+    if not rows:
+        return
+    table = Run.__table__
+    still_open = (table.c.id == bindparam("run"), table.c.outcome.is_(None))
+    noted = update(table).where(*still_open).values(progress=bindparam("seen"))  # type: ignore[arg-type]
+    database.write(lambda session: session.execute(noted, rows), repeatable=True)
+
+
 def keep_late(database: Database, id: str, *, result: Json) -> RunRecord:
     """Keeps the result of a run that had been declared lost, as ``evidence["late"]``; it counts nowhere.
 
@@ -200,7 +219,7 @@ def _finish_in(session: Session, id: str, outcome: str, fields: RunEnd, version:
     unknown = set(fields) - set(RunEnd.__annotations__)
     if unknown:
         raise TypeError(f"cannot be stored with a run: {', '.join(sorted(unknown))}")
-    values = {"outcome": outcome, "finished_at": now(), "changed": version, **fields}
+    values = {"outcome": outcome, "finished_at": now(), "changed": version, "progress": None, **fields}
     statement = update(Run).where(Run.id == id, Run.outcome.is_(None)).values(**values)
     session.execute(statement, execution_options=QUIET)
     stored = _get(session, id)

@@ -156,7 +156,7 @@ def lose_runs(
     """
     values = {"outcome": "infra", "cause": "worker_lost", "confidence": "certain", "finished_at": now()}
     lost = update(Run).where(Run.outcome.is_(None), *conditions)
-    lost = lost.values(evidence=evidence, changed=version, **values)
+    lost = lost.values(evidence=evidence, changed=version, progress=None, **values)
     found = session.execute(lost.returning(Run.id, Run.trial_id), execution_options=QUIET).all()
     return tuple((id, trial_id) for id, trial_id in found)
 

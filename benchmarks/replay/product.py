@@ -10,10 +10,13 @@ from functools import cached_property
 from benchmarks.replay.oracle import Observation, Replay, Watch
 from benchmarks.replay.product_space import table_space
 from benchmarks.replay.pruned import watched
+from benchmarks.replay.row import Row
 from objectives.config import TrainingConfig
 from objectives.contract import ObjectiveReference
 from objectives.knobs import config_key
 from storage.records import RunRecord, TrialRecord
+from tuner.answer.confirm import next_confirmation
+from tuner.answer.verdict import confirmation
 from tuner.search.baseline import Baseline
 from tuner.search.front import best_trial
 from tuner.search.memory_model import Points, learn
@@ -53,13 +56,25 @@ class ProductStudy:
         self._keep(self._reserve(self.baseline.config, "baseline"), replay.first, "search")
 
     def search(self) -> Stop:
-        """Until the product stops; its best trial is the answer."""
+        """Until the product stops: search, then confirmation; the confirmed best is the answer. All of it is charged.
+
+        A confirmation run is one more recorded run: half as long as the product's own, so its answer is a little worse.
+        """
         while not isinstance(decided := self._decide(), Stop):
             assert decided is not None, "nothing runs elsewhere: there is always a decision"
             self._run(decided)
-        best = best_trial(self._history().standing, self.replay.limit_bytes)
-        self.replay.stop(None if best is None else self.space.row_of(best.config_key))
+        while (run := next_confirmation(self._history(), self.spec, None)) is not None:
+            trial = next(each for each in self.trials if each.id == run.trial_id)
+            self._keep(trial, self.replay.ask(self.space.row_of(trial.config_key)), "confirm")
+        self.replay.stop(self._answer())
         return decided
+
+    def _answer(self) -> Row | None:
+        history = self._history()
+        confirmed = confirmation(history).best
+        best = next((each for each in self.trials if each.id == confirmed), None)
+        best = best or best_trial(history.standing, self.replay.limit_bytes)
+        return None if best is None else self.space.row_of(best.config_key)
 
     def _decide(self) -> NextRun | Stop | None:
         return next_run(self._history(), self.spec, self.space, self.baseline, self._proposer)

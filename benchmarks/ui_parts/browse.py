@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from statistics import median
 from typing import Any
@@ -14,6 +13,9 @@ WAIT_MS = 180_000
 DRAWN = ".js-plotly-plot .points path, .js-plotly-plot canvas.gl-canvas"
 ROW = "[class*='st-key-study-']"
 AREA = ".js-plotly-plot .nsewdrag"
+CHOSEN = r"() => Number((document.body.innerText.match(/Selected only \((\d+)\)/) || [0, 0])[1])"
+"""How many trials are selected, as the trials table's switch says it."""
+SELECTION_PATIENCE_SECONDS = 30.0
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 
 
@@ -49,7 +51,7 @@ def _fresh(context: Any, address: str, sign: str) -> float:
 
 
 def selection(context: Any, address: str, repeats: int) -> float:
-    """From letting go of a box on the front to the selection in the address and the page at rest, in seconds."""
+    """From letting go of a box on the front to the selection under it and the page at rest, in seconds."""
     page = context.new_page()
     page.goto(f"{address}/study?study={LARGE}")
     page.locator(DRAWN).first.wait_for(state="attached", timeout=WAIT_MS)
@@ -68,17 +70,17 @@ def _select(page: Any, share: float) -> float:
     """A box of the whole height from the left edge; another share of the width selects other points."""
     area = page.locator(AREA).first
     area.scroll_into_view_if_needed()
-    box, before = area.bounding_box(), page.url
+    box, before = area.bounding_box(), page.evaluate(CHOSEN)
     page.mouse.move(box["x"] + 4, box["y"] + 4)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * share / 2, box["y"] + box["height"] / 2, steps=3)
     page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] - 4, steps=3)
     page.mouse.up()
     begun = time.perf_counter()
-    while page.url == before and time.perf_counter() - begun < 20:
+    while (now := page.evaluate(CHOSEN)) == before:
         page.wait_for_timeout(10)
-    if not re.search(r"[?&]trials=", page.url):
-        raise RuntimeError("the box selected nothing")
+        if time.perf_counter() - begun > SELECTION_PATIENCE_SECONDS:
+            raise RuntimeError(f"the box selected nothing: {now} trials before and after")
     page.locator(IDLE).wait_for(timeout=WAIT_MS)
     took = time.perf_counter() - begun
     page.wait_for_timeout(700)

@@ -135,7 +135,8 @@ def dearest(rows: Iterable[Row], most: int = 15) -> list[dict[str, Any]]:
 COPY_BOUND_SHARE, COPY_STEP_SHARE = 0.5, 0.1
 """A module is copy-bound when copies are so much of its own time, and so much of the whole step's."""
 LOOP_CALLS, LOOP_SHARE, LOOP_SECONDS = 32, 0.1, 1e-3
-"""A Python loop: one operator so often in one call of one module, so much of the step's time, so short each."""
+COMPUTING = ("attention", "matmul", "elementwise")
+"""A Python loop: one of these operators so often in one call of a module, so much of the step, so short each."""
 
 
 def copy_bound(rows: Sequence[Row]) -> list[Finding]:
@@ -194,7 +195,7 @@ def _loop(rows: Sequence[Row], calls: int, share: float) -> Finding | None:
     small = [
         row for row in rows
         if calls and row.direct_calls >= LOOP_CALLS * calls and row.direct_seconds < LOOP_SECONDS * row.direct_calls
-        and row.category != "copies"
+        and row.category in COMPUTING
     ]  # fmt: skip
     if not small or share < LOOP_SHARE:
         return None

@@ -60,6 +60,13 @@ def _kept_by(container: Any, ids: set[int]) -> int:
     return sum(id(one) in ids for one in held)
 
 
+def _named(holder: Any) -> dict[Any, Any]:
+    """What it holds by name: a dictionary itself, or an object's attributes."""
+    if isinstance(holder, dict):
+        return holder
+    return dict(getattr(holder, "__dict__", None) or {})
+
+
 def _name_of(keeper: Any, own: Iterable[Any]) -> str:
     """`` named NAME`` where an attribute or a global holds it."""
     mine = {id(one) for one in own}

@@ -56,6 +56,11 @@ def test_longer_runs_are_kept_and_change_no_trial(
     assert Path(trace["path"]).parent == tmp_path / "data" / "artifacts" / str(study.id) / profiled["run"]
     assert Path(trace["path"]).stat().st_size == trace["bytes"]
 
+    with pytest.raises(StudyError, match="no trial 9: its trials are 0 to 1"):
+        api.profile("planted", trial=9)
+    with pytest.raises(TightfitError, match="Nsight Systems looks at NVIDIA GPUs"):
+        api.profile("planted", tool="nsys")
+
     soaked = api.soak("planted", minutes=2 / 60)
     assert not missing(soaked, SOAKED)
     assert soaked["leak"] is False
@@ -72,6 +77,7 @@ def test_longer_runs_are_kept_and_change_no_trial(
     assert any("Soaked for" in note for note in api.export("planted", "json")["notes"])
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_found_in_a_study_and_its_exit_status_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,10 +86,6 @@ def test_a_planted_fault_is_found_in_a_study_and_its_exit_status_says_so(
     told = " ".join(capsys.readouterr().out.split())
     assert "BROKEN" in told
     assert "mean_of_means: " in told
-    with pytest.raises(StudyError, match="no trial 9: its trials are 0 to 1"):
-        api.profile("planted", trial=9)
-    with pytest.raises(TightfitError, match="Nsight Systems looks at NVIDIA GPUs"):
-        api.profile("planted", tool="nsys")
     assert run_command(["doctor", "planted"]) == 0
     assert "mean" in capsys.readouterr().out
 

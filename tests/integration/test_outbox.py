@@ -122,6 +122,7 @@ def watching(database: Database, study: StudyRecord) -> Any:
         stop=Leaving(Stop()),
         running=set(),
         taken_away=set(),
+        advances={},
         workers=1,
         after_its_end=False,
         save_seconds=lambda: None,

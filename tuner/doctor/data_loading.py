@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from objectives.knobs.loader import prefetched_bytes, shared_memory_reason
-from tuner.doctor.check import Advice, Check, Figure, Finding, Verdict, open_question
+from tuner.doctor.check import Advice, Check, Figure, Finding, open_question
+from tuner.doctor.loader_memory import growth, host_memory, shared_memory
 from tuner.doctor.padding import padding, tokens
 from tuner.doctor.subjects import Subject, baseline_of, device_kind, measured, subjects
-from tuner.doctor.telling import counted, duration, number, percent, size
+from tuner.doctor.telling import counted, duration, number, percent
 from tuner.search.capacities import PURPOSE
-from tuner.search.reasons import reason_of
 
 if TYPE_CHECKING:
     from tuner.answer.summary import StudyView
@@ -21,8 +20,6 @@ STALLED = 0.05
 """Share of a step spent waiting for data from which on the loader is worth a change."""
 ENOUGH = 1.1
 """A loader that delivers so many times what training takes keeps up: less, and each hiccup is a wait."""
-GROWTH_BYTES, GROWTH_SHARE = 32 * 2**20, 0.10
-"""Memory of the loader's workers that grows by both within one window grows for good: they only hand over batches."""
 SLOW_FIRST_PASS = 2.0
 """The first pass over the data waits so many times longer than later ones: caches fill, files are opened."""
 
@@ -33,8 +30,9 @@ def look(view: StudyView) -> Sequence[Finding]:
         *_stalls(view),
         _capacity(view),
         _workers(view),
-        _shared_memory(view),
-        _growth(view),
+        shared_memory(view),
+        host_memory(view),
+        growth(view),
         _first_pass(view),
         padding(view),
         tokens(view),
@@ -209,91 +207,6 @@ def _workers(view: StudyView) -> Finding:
         advice=(advice,) if over else (),
         essential=False,
     )
-
-
-def _shared_memory(view: StudyView) -> Finding | None:
-    """What workers hand over batches through (cases E12, A22)."""
-    failed = [each for each in view.ended if each.outcome == "shm"]
-    there = None if view.facts is None else view.facts.shared_memory_bytes
-    asked = [(each, reason) for each in measured(view) if (reason := _shm_reason(each, there))]
-    with_workers = [each for each in measured(view) if each.config.loader_workers and each.numbers("batch_bytes")]
-    if not failed and not with_workers:
-        return None
-    told = asked[0][1] if asked else reason_of(failed[0]) if failed else ""
-    need = max((_shm_need(each) for each in with_workers), default=None)
-    verdict: Verdict = "broken" if asked else "improve" if failed else "fine"
-    advice = Advice(
-        change="start the container with a larger `--shm-size` (or `--ipc=host`), or use fewer workers",
-        expected="no worker dies of a bus error once its batches are ready",
-        check="`df -h /dev/shm` in the container, and no outcome `shm` in the next study",
-    )
-    return Finding(
-        name="shared_memory",
-        verdict=verdict,
-        statement=told or f"Ready batches take {size(need)} of {size(there)} shared memory.",
-        figures=(
-            Figure(name="shared memory", value=there, unit="bytes"),
-            Figure(name="ready batches", value=need, unit="bytes"),
-        ),
-        trials=tuple(each.number for each in failed),
-        advice=() if verdict == "fine" else (advice,),
-        essential=False,
-    )
-
-
-def _shm_need(subject: Subject) -> int:
-    config = subject.config
-    largest = int(max(subject.numbers("batch_bytes"), default=0))
-    return prefetched_bytes(
-        workers=config.loader_workers, prefetch_factor=config.prefetch_factor, batch_bytes=largest
-    )  # fmt: skip
-
-
-def _shm_reason(subject: Subject, there: int | None) -> str | None:
-    config = subject.config
-    return shared_memory_reason(
-        workers=config.loader_workers,
-        prefetch_factor=config.prefetch_factor,
-        batch_bytes=int(max(subject.numbers("batch_bytes"), default=0)),
-        shared_memory_bytes=there,
-    )
-
-
-def _growth(view: StudyView) -> Finding | None:
-    """Host memory that grows while loader workers touch what they share with the parent (case E03)."""
-    runs = ((run, each) for each in measured(view) for run in each.runs)
-    known = [(*seen, run, each) for run, each in runs if (seen := _grown(run.measurement)) is not None]
-    if not known:
-        return None
-    added, before, run, subject = max(known, key=lambda each: each[0])
-    bad = added > GROWTH_BYTES and added > GROWTH_SHARE * before
-    seconds = float(run.measurement.get("window_seconds") or 0.0)
-    advice = Advice(
-        change="keep the data in arrays or memory-mapped files, not in Python lists and dicts of the data set",
-        expected="reference counts stop copying shared pages; host memory stays flat over the epoch",
-        check="host memory before and after the window here, and `tuner soak`",
-    )
-    return Finding(
-        name="copy_on_write",
-        verdict="improve" if bad else "fine",
-        statement=(
-            f"The loader workers' share of host memory {'grew' if added > 0 else 'fell'} by {size(abs(added))} "
-            f"in {duration(seconds)} ({size(before)} before)."
-        ),
-        figures=(
-            Figure(name="workers' memory before the window", value=before, unit="bytes", of=subject.word),
-            Figure(name="growth", value=added, unit="bytes", of=subject.word),
-        ),
-        trials=(subject.trial.number,),
-        runs=(run.id,),
-        advice=(advice,) if bad else (),
-        essential=False,
-    )
-
-
-def _grown(said: Mapping[str, Any]) -> tuple[int, int] | None:
-    before, after = said.get("workers_bytes_before"), said.get("workers_bytes_after")
-    return None if not isinstance(before, int) or not isinstance(after, int) else (after - before, before)
 
 
 def _first_pass(view: StudyView) -> Finding | None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from tuner.doctor.check import Advice, Check, Figure, Finding, open_question
 from tuner.doctor.evidence import Profiled, ProfileFinding, profiled
-from tuner.doctor.subjects import winner_of, words_for
+from tuner.doctor.subjects import Subject, device_kind, measured, winner_of, words_for
 from tuner.doctor.telling import percent, size
 
 if TYPE_CHECKING:
     from tuner.answer.summary import StudyView
 
 MOST_OPERATORS = 5
+UNEVEN = 2.0
+"""The slowest twentieth of the steps over the median one from which on something happens in them."""
 WASTES: Mapping[str, tuple[str, str]] = {
     "hidden_synchronisation": (
         "the host waits for the device in the middle of a step",
@@ -40,7 +42,7 @@ def look(view: StudyView) -> Sequence[Finding]:
     found = [each for each in profiled(view.runs) if each.unavailable is None]
     timed = next((each for each in found if each.shares or each.operators), None)
     memory = next((each for each in found if each.memory_by_category or each.memory_by_module), None)
-    return [_summary(view, timed), *_wastes(view, timed), *_memory(view, memory)]
+    return [_summary(view, timed), *_wastes(view, timed), *_uneven(view), *_memory(view, memory)]
 
 
 def _command(view: StudyView, tool: str) -> str:
@@ -99,6 +101,50 @@ def _waste(view: StudyView, seen: Profiled, found: ProfileFinding, place: int) -
                 gain=None if share is None or share >= 1 else 1 / (1 - share),
             ),
         ),
+    )
+
+
+def _uneven(view: StudyView) -> list[Finding]:
+    """Steps that are now and then far slower (cases D08, H05, H11): new shapes compile, or search kernels, anew.
+
+    Looked at where shapes cost: on a GPU, and with a compiled model. A CPU's slow steps are its neighbours'.
+    """
+    known = [
+        (each, max(ratios))
+        for each in measured(view)
+        if (device_kind(view) == "cuda" or each.config.compile != "off") and (ratios := _spikes(each))
+    ]
+    return [] if not known else [_spiky(view, *max(known, key=lambda each: each[1]))]
+
+
+def _spikes(subject: Subject) -> list[float]:
+    """The slowest twentieth of the steps over the median one, by run."""
+    pairs = (
+        (run.measurement.get("p95_step_seconds"), run.measurement.get("median_step_seconds")) for run in subject.runs
+    )
+    return [float(slow) / float(usual) for slow, usual in pairs if slow and usual]
+
+
+def _spiky(view: StudyView, subject: Subject, ratio: float) -> Finding:
+    bad, compiled = ratio >= UNEVEN, subject.config.compile != "off"
+    told = (
+        "each new shape compiles or captures anew" if compiled else "new shapes, clocks, or somebody else on the device"
+    )
+    why = f": {told}" if bad else ""
+    advice = Advice(
+        change="pad to a few fixed lengths (length-grouped or packed batches), and drop the ragged last batch",
+        expected=f"every step takes what the median one does: at most {ratio:.1f} times less for the slowest",
+        check=f"{_command(view, 'torch')} shows what the slow steps do; p95 near the median in the next study",
+    )
+    return Finding(
+        name="uneven_steps",
+        verdict="improve" if bad else "fine",
+        statement=f"One step in twenty of the {subject.word} takes {ratio:.1f} times the median{why}.",
+        figures=(Figure(name="p95 over median step", value=ratio, unit="ratio", of=subject.word),),
+        trials=(subject.trial.number,),
+        runs=subject.run_ids,
+        advice=(advice,) if bad else (),
+        essential=False,
     )
 
 

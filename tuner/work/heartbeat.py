@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from storage import recovery, studies, trials, workers
+from storage import recovery, runs, studies, trials, workers
 from storage.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
     from storage.database import Database
     from storage.records import Beat
+    from tuner.work.advance import Advance
     from tuner.work.leaving import Why
     from tuner.work.session import Session
 
@@ -24,6 +25,8 @@ LOOK_SECONDS = 1.0
 BEATS_PER_LEASE = 6
 SAVE_SECONDS = 5.0
 """How often the time spent is added to the study."""
+NOTE_SECONDS = 1.0
+"""How far the runs in progress have come is written at most so often."""
 LEFT_FOR: Mapping[str | None, Why] = {
     None: "deleted", "paused": "paused", "cancelled": "cancelled", "finished": "ended", "failed": "ended",
 }  # fmt: skip
@@ -53,7 +56,8 @@ class Heartbeat:
         self._database, self._worker_id = database, worker_id
         self._every = lease_seconds / BEATS_PER_LEASE
         self._look = min(LOOK_SECONDS, self._every)
-        self._beat_at = self._saved_at = time.monotonic()
+        self._beat_at = self._saved_at = self._noted_at = time.monotonic()
+        self._noted: Mapping[str, Advance] = {}
         self._drained = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -109,6 +113,16 @@ class Heartbeat:
             self._saved_at = now
             session.workers = max(1, len(workers.list_all(self._database, study_id=session.study.id)))
             session.save_seconds()
+        self._note_progress(session, now)
+
+    def _note_progress(self, session: Session, now: float) -> None:
+        """Writes how far the runs have come that have come further; the runs themselves wait for nothing."""
+        if now - self._noted_at < NOTE_SECONDS:
+            return
+        self._noted_at, seen = now, dict(session.advances)
+        further = {run: each.to_mapping() for run, each in seen.items() if self._noted.get(run) is not each}
+        runs.note_progress(self._database, further)
+        self._noted = seen
 
     def _hear(self, beat: Beat) -> None:
         self.heard_at = time.monotonic()

@@ -17,6 +17,7 @@ from tuner.errors import MachineError
 from tuner.progress import Notice, OnProgress, StepSeen, TrialEnded, ignore
 from tuner.search.renewal import current_runs, since_of
 from tuner.search.schedule import History
+from tuner.work.advance import Advance
 from tuner.work.clock import StudyClock
 from tuner.work.dominance import DominanceWatch
 from tuner.work.lane import Lane, new_run_id
@@ -59,6 +60,7 @@ class Session:
         look: Called between two runs, and with True while there is nothing to run: may find a reason to leave.
         running: Ids of this process's runs in progress.
         taken_away: Those that were declared lost meanwhile: their children are ended.
+        advances: How far each of the runs in progress has come, by id.
     """
 
     database: Database
@@ -76,6 +78,7 @@ class Session:
     look: Callable[[Session, bool], None] = lambda _session, _idle: None
     running: set[str] = field(default_factory=set)
     taken_away: set[str] = field(default_factory=set)
+    advances: dict[str, Advance] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = StudyClock(self.study.seconds)
@@ -197,18 +200,25 @@ class Session:
         """
         self.running.add(request.run)
         begun = time.monotonic()
+
+        def seen(event: Event) -> str | None:
+            self.advances[request.run] = self.advances.get(request.run, Advance()).after(event)
+            return watch(event)
+
         try:
             return lane.run(
                 request,
                 deadlines,
                 environment=self.spec.environment if environment is None else environment,
-                watch=watch,
+                watch=seen,
                 cancelled=lambda: self.stop.ends_run() or request.run in self.taken_away,
                 on_wait=self.waiting,
                 prefix=prefix,
             )
         except MachineError as error:
             return unable(error, time.monotonic() - begun)
+        finally:
+            self.advances.pop(request.run, None)
 
     def acquire(self, lane: Lane) -> bool:
         """Takes the device for the next run; False when there is a reason to leave before it is free.
@@ -278,24 +288,12 @@ class Reporter:
     session: Session
     trial: TrialRecord
     pruner: DominanceWatch | None = None
-    steps: int = 0
-    units: float = 0.0
-    seconds: float = 0.0
-    memory_bytes: int | None = None
-    phase: str = "import"
+    advance: Advance = Advance()
 
     def watch(self, event: Event) -> str | None:
         """Sees an event; what the pruner says of it."""
-        fields: Mapping[str, Any] = event.fields
-        if event.event == "phase":
-            self.phase, self.units, self.seconds = str(fields["phase"]), 0.0, 0.0
-        elif event.event == "memory":
-            self.memory_bytes = fields.get("peak_memory_bytes")
-        elif event.event == "step":
-            self.steps += 1
-            self.units += 0 if fields.get("skipped") else float(fields["units"])
-            self.seconds += float(fields["seconds"])
-        else:
+        before, self.advance = self.advance, self.advance.after(event)
+        if self.advance is before:
             return None
         self._report()
         return None if self.pruner is None else self.pruner.watch(event)
@@ -304,10 +302,10 @@ class Reporter:
         self.session.report(
             StepSeen(
                 number=self.trial.number,
-                steps=self.steps,
-                phase=self.phase,
-                rate=self.units / self.seconds if self.seconds else None,
-                memory_bytes=self.memory_bytes,
+                steps=self.advance.steps,
+                phase=self.advance.phase,
+                rate=self.advance.units_per_second,
+                memory_bytes=self.advance.memory_bytes,
                 limit_bytes=self.session.study.memory_limit_bytes,
                 seconds_left=self.session.seconds_left(),
             )

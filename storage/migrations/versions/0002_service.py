@@ -29,13 +29,14 @@ def upgrade() -> None:
         op.execute(sa.text(BACKFILL.format(table=table)))
         op.create_index(f"ix_{table}_study_id_changed", table, ["study_id", "changed"])
         op.create_index(f"ix_{table}_open", table, ["worker_id"], postgresql_where=OPEN, sqlite_where=OPEN)
-    _add("tuner_run", sa.Column("heartbeat_at", MOMENT))
+    _add("tuner_run", sa.Column("heartbeat_at", MOMENT), sa.Column("progress", DOCUMENT))
     _worker()
 
 
 def downgrade() -> None:
     op.drop_table("tuner_worker")
-    op.drop_column("tuner_run", "heartbeat_at")
+    for column in ("progress", "heartbeat_at"):
+        op.drop_column("tuner_run", column)
     for table in ("tuner_run", "tuner_trial"):
         op.drop_index(f"ix_{table}_open", table)
         op.drop_index(f"ix_{table}_study_id_changed", table)

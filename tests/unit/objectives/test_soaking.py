@@ -17,14 +17,18 @@ def soaked(kind: str, seconds: float = 1.5, **answer: Any) -> dict[str, Any]:
     return run_body(run, kind, config, {"seconds": seconds, **answer}, purpose="soak", name="measurement")
 
 
-@pytest.mark.parametrize(("kind", "name"), [("KeepsLosses", "losses"), ("KeepsBatches", "log")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("KeepsLosses", "losses"), pytest.param("KeepsBatches", "log", marks=pytest.mark.slow)]
+)
 def test_a_leak_is_named_with_what_keeps_it(kind: str, name: str) -> None:
     found = soaked(f"planted_growth:{kind}")
     assert found["kept"].endswith(f"named `{name}`")
     assert found["tensors"][1] > found["tensors"][0] + 50
 
 
-@pytest.mark.parametrize("kind", ["planted_accumulation:Right", "planted_growth:KeepsNumbers"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("planted_accumulation:Right", marks=pytest.mark.slow), "planted_growth:KeepsNumbers"]
+)
 def test_a_clean_twin_keeps_nothing(kind: str) -> None:
     found = soaked(kind)
     assert found["kept"] is None

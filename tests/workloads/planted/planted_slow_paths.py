@@ -216,3 +216,21 @@ class ViewsOnly(Clean):
 
     def extra(self) -> nn.Module:
         return Viewer()
+
+
+class StaysBehind(nn.Module):
+    """Its layer stays on the host, and carries everything there and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._layer = [nn.Linear(WIDTH, WIDTH)]  # in a list: no submodule, so .to(device) does not find it
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden + self._layer[0](hidden.float().cpu()).to(hidden)
+
+
+class LeftOnTheHost(Clean):
+    """FAULT on a GPU: a layer on the wrong device."""
+
+    def extra(self) -> nn.Module:
+        return StaysBehind()

@@ -121,3 +121,18 @@ def test_memory_at_the_peak_by_category_and_module():
 def test_a_tool_that_is_not_there_measured_nothing():
     assert check(profiled(unavailable="nsys is not installed"), "profiling").verdict == "not_measured"
     assert check(study(Tried()), "profiling").verdict == "not_measured"
+
+
+@pytest.mark.case("D08")
+@pytest.mark.case("H05")
+@pytest.mark.case("H11")
+def test_steps_that_are_now_and_then_far_slower_are_told_where_shapes_cost():
+    said = {"p95_step_seconds": 0.5, "median_step_seconds": 0.1}
+    compiled = study(Tried(knobs={"compile": "reduce-overhead"}, said=said))
+    found = finding(compiled, "profiling", "uneven_steps")
+    assert found.verdict == "improve"
+    assert "new shape" in found.statement
+    assert figure(found, "p95 over median step") == 5.0
+    even = {"p95_step_seconds": 0.11, "median_step_seconds": 0.1}
+    assert finding(study(Tried(said=even), device="cuda"), "profiling", "uneven_steps").verdict == "fine"
+    assert "uneven_steps" not in {each.name for each in check(study(Tried(said=said)), "profiling").findings}

@@ -128,3 +128,13 @@ def test_tokens_made_on_the_fly_against_cached_ones():
     assert finding(slow, NAME, "tokens").advice[0].knobs == {"tokens": "cached"}
     assert finding(study(Tried(), Tried(knobs={"tokens": "cached"}), **texts), NAME, "tokens").verdict == "fine"
     assert finding(study(Tried(), **texts), NAME, "tokens").verdict == "not_measured"
+
+
+@pytest.mark.case("E10")
+def test_host_memory_that_ran_out_is_the_loader_s_and_no_smaller_batch_is_advised():
+    died = Tried(knobs={"loader_workers": 8}, outcome="host_oom", rate=None, evidence={"text": "killed"})
+    found = finding(study(Tried(), died), NAME, "host_memory")
+    assert found.trials == (1,)
+    assert "loader_workers" in found.advice[0].change
+    assert "micro" not in found.advice[0].change
+    assert "host_memory" not in {each.name for each in check(study(Tried()), NAME).findings}
