@@ -124,3 +124,16 @@ def test_a_process_that_trains_nothing_is_no_rank() -> None:
     ledger.hear(8, {"rank": 0, "failure": {"chain": []}}, 0.0)
     assert ledger.began
     assert ledger.trained == []
+
+
+@pytest.mark.case("D11")
+def test_each_rank_tells_its_own_samples_and_real_tokens_of_a_step() -> None:
+    ledger = opened(world=2)
+    for rank, tokens in enumerate((40, 64)):
+        say(ledger, 100 + rank, [0.1] * 40, rank=rank, tokens=tokens)
+    short, long = measurement(ledger, request(2))["ranks"]
+    assert (short["samples_per_step"], long["samples_per_step"]) == (8, 8)
+    assert (short["tokens_per_step"], long["tokens_per_step"]) == (40, 64)
+    unseen = opened()
+    say(unseen, 100, [0.1] * 40)
+    assert measurement(unseen, request())["ranks"][0]["tokens_per_step"] is None
