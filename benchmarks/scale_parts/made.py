@@ -180,7 +180,8 @@ def more_studies(database: Database, study_id: int, count: int, trials: int) -> 
         session.execute(
             text(
                 f"INSERT INTO tuner_trial (study_id, {narrow}) SELECT other, {narrow} FROM tuner_trial "
-                "JOIN (SELECT id AS other FROM tuner_study) AS others ON other <> :id WHERE study_id = :id AND number < :trials"
+                "JOIN (SELECT id AS other FROM tuner_study) AS others ON other <> :id "
+                "WHERE study_id = :id AND number < :trials"
             ),
             {"id": study_id, "trials": trials},
         )

@@ -48,7 +48,7 @@ def keeper_of_new(before: frozenset[int]) -> str | None:
     counts = [
         (_kept_by(one, ids), one) for one in gc.get_referrers(*asked) if type(one) in CONTAINERS and id(one) not in own
     ]
-    most, keeper = max(counts, key=lambda each: each[0], default=(0, None))
+    most, keeper = max(counts, key=lambda each: each[0], default=(0, ()))
     if most < len(asked) / SHARE_OF_A_KEEPER:
         return f"{len(new)} tensors that no one container keeps"
     return f"a {type(keeper).__name__} of {len(keeper)} entries{_name_of(keeper, (counts,))}"

@@ -76,7 +76,8 @@ def test_the_allocator_s_snapshot_is_kept_and_summarised(tmp_path: Path) -> None
 
 def test_the_marked_steps_of_nsight_run_without_it(tmp_path: Path) -> None:
     found = run_body(
-        profile, "planted_slow_paths:Clean", CONFIG, {"tool": "nsys", "folder": str(tmp_path)}, purpose="profile", **CUDA
+        profile, "planted_slow_paths:Clean", CONFIG, {"tool": "nsys", "folder": str(tmp_path)}, purpose="profile",
+        **CUDA,
     )  # fmt: skip
     assert found["files"] == []
 

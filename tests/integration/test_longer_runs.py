@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage import runs, studies, trials
-from tuner import api
+from tuner import api, examining
 from tuner.cli.outcome import run_command
 from tuner.documents import PROFILED, SOAKED, VERIFIED, missing
 from tuner.errors import StudyError, TightfitError
@@ -50,18 +50,18 @@ def test_longer_runs_are_kept_and_change_no_trial(
     assert verified["verdict"] == "fine"
     assert 0 < verified["gradient"]["distance"] < 1e-6
 
-    profiled = api.profile("planted", trial=0)
+    profiled = examining.profile("planted", trial=0)
     assert not missing(profiled, PROFILED)
     (trace,) = profiled["files"]
     assert Path(trace["path"]).parent == tmp_path / "data" / "artifacts" / str(study.id) / profiled["run"]
     assert Path(trace["path"]).stat().st_size == trace["bytes"]
 
     with pytest.raises(StudyError, match="no trial 9: its trials are 0 to 1"):
-        api.profile("planted", trial=9)
+        examining.profile("planted", trial=9)
     with pytest.raises(TightfitError, match="Nsight Systems looks at NVIDIA GPUs"):
-        api.profile("planted", tool="nsys")
+        examining.profile("planted", tool="nsys")
 
-    soaked = api.soak("planted", minutes=2 / 60)
+    soaked = examining.soak("planted", minutes=2 / 60)
     assert not missing(soaked, SOAKED)
     assert soaked["leak"] is False
 
@@ -93,7 +93,7 @@ def test_a_planted_fault_is_found_in_a_study_and_its_exit_status_says_so(
 @pytest.mark.slow
 def test_a_leak_is_told_in_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     studied(tmp_path, monkeypatch, "planted_growth:KeepsLosses")
-    found = api.soak("planted", minutes=0.2)
+    found = examining.soak("planted", minutes=0.2)
     assert found["leak"]
     assert found["leak_source"].endswith("named `losses`")
     assert found["remedies"] == []

@@ -13,17 +13,25 @@ from tuner.search.front import is_feasible
 Json = dict[str, Any]
 SEVERAL_STEPS = 1.5
 """Learning-rate steps per update above which a schedule follows the micro-batches."""
+LOST_SHARE = 0.05
+"""So large a share of the data behind the last whole batch asks for another global batch."""
 FP32_FACTOR = 2.0
 """A configuration in 16 bits needs at most so many times its peak in fp32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing found. ``broken``: training is wrong (else it is only worth knowing)."""
+    """One thing found.
+
+    Attributes:
+        broken: Training is wrong.
+        matters: It asks for a change (else it is only told).
+    """
 
     name: str
     text: str
     broken: bool = True
+    matters: bool = True
 
 
 def whole_batch_fits(trials: Sequence[TrialRecord], winner: TrialRecord, limit_bytes: int | None) -> bool:
@@ -115,7 +123,8 @@ def _left_over(found: Mapping[str, Any]) -> list[Fault]:
         f"{left} of {samples} samples ({100 * left / samples:.2g} %) are behind the last whole global batch: a trainer "
         "that drops an incomplete window never learns from them"
     )
-    return [Fault(name="lost_last_window", text=text, broken=False)]
+    matters = left >= LOST_SHARE * samples
+    return [Fault(name="lost_last_window", text=text, broken=False, matters=matters)]
 
 
 def verdict_of(found: Mapping[str, Any]) -> str:
@@ -127,7 +136,7 @@ def verdict_of(found: Mapping[str, Any]) -> str:
         return "not_comparable"
     if not found.get("gradient"):
         return "not_measured"
-    return "improve" if named else "fine"
+    return "improve" if any(fault.matters for fault in named) else "fine"
 
 
 def document(found: Mapping[str, Any], *, study: str, trial: int, run: str) -> Json:

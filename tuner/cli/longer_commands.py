@@ -23,10 +23,10 @@ def verify(study: str, as_json: bool) -> int:
     With dropout off: the gradient of one global batch at the winner's micro-batch and accumulation against another
     split of the same batch, and a short loss curve of both. Exit status 1 where they differ beyond rounding.
     """
-    from tuner import api
+    from tuner import examining
     from tuner.cli.longer_printing import print_verified
 
-    found, status = carried_out(lambda **asked: api.verify(study, **asked))
+    found, status = carried_out(lambda **asked: examining.verify(study, **asked))
     answer(found, as_json=as_json, show=print_verified)
     return status or int(found["verdict"] == "broken")
 
@@ -44,10 +44,12 @@ def soak(study: str, minutes: float, no_remedies: bool, as_json: bool) -> int:
     Where it grows, or sits near the limit, remedies are tried, with their cost; what helps goes into the export. A leak
     (kept tensors) is told apart from fragmentation.
     """
-    from tuner import api
+    from tuner import examining
     from tuner.cli.longer_printing import print_soaked
 
-    found, status = carried_out(lambda **asked: api.soak(study, minutes=minutes, remedies=not no_remedies, **asked))
+    found, status = carried_out(
+        lambda **asked: examining.soak(study, minutes=minutes, remedies=not no_remedies, **asked)
+    )
     answer(found, as_json=as_json, show=print_soaked)
     return status
 
@@ -65,10 +67,10 @@ def profile(study: str, trial: int | None, tool: str, as_json: bool) -> int:
     torch keeps a trace for Perfetto, memory a snapshot for PyTorch's viewer (CUDA), nsys and ncu a file of NVIDIA's
     Nsight tools. A profiled run is never a measurement.
     """
-    from tuner import api
+    from tuner import examining
     from tuner.cli.longer_printing import print_profiled
 
-    found, status = carried_out(lambda **asked: api.profile(study, trial=trial, tool=tool, **asked))
+    found, status = carried_out(lambda **asked: examining.profile(study, trial=trial, tool=tool, **asked))
     answer(found, as_json=as_json, show=print_profiled)
     return status
 

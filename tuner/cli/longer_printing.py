@@ -133,7 +133,7 @@ def _time(out: Console, document: Mapping[str, Any]) -> None:
         (each["name"], each["category"], f"{100 * each['share']:.1f} %", str(each["calls"]))
         for each in document["operators"][:10]
     ]
-    table(out, ("operator", "category", "share", "calls"), rows, right=("share", "calls"))
+    table(out, ("operator", "category", "share", "calls"), rows, right=("share", "calls"), wrapped=("operator",))
 
 
 def _memory(out: Console, text: str, sizes: Mapping[str, int], most: int = 20) -> None:

@@ -19,6 +19,8 @@ LARGE_SHARE = 0.10
 with every out-of-memory is no sign of it."""
 SAFE_HOURS = 24.0
 """Growth that reaches the limit sooner than this ends a run of a day."""
+FAR = 20.0
+"""A line is not believed farther than so many times the time that was watched: growth often comes to an end."""
 
 
 def look(view: StudyView) -> Sequence[Finding]:
@@ -56,7 +58,7 @@ def _soak_verdict(view: StudyView, seen: Soaked) -> Verdict:
         return "broken"
     if seen.growth == "grows":
         hours = hours_left(view, seen)
-        return "broken" if hours is not None and hours < SAFE_HOURS else "improve"
+        return "broken" if hours is not None and hours < SAFE_HOURS and not _far(hours, seen) else "improve"
     return "improve" if seen.growth == "steps" else "fine"
 
 
@@ -92,7 +94,14 @@ def _rate(seen: Soaked) -> str:
 
 def _until(view: StudyView, seen: Soaked) -> str:
     hours = hours_left(view, seen)
-    return "" if hours is None else f" At that pace the limit is reached in {duration(3600 * hours)}."
+    if hours is None:
+        return ""
+    told = f" At that pace the limit is reached in {duration(3600 * hours)}."
+    return f"{told} That is far longer than was watched: a longer soak tells." if _far(hours, seen) else told
+
+
+def _far(hours: float, seen: Soaked) -> bool:
+    return 3600 * hours > FAR * seen.seconds
 
 
 def _soak_figures(view: StudyView, seen: Soaked) -> tuple[Figure, ...]:
@@ -119,12 +128,14 @@ def _soak_advice(view: StudyView, seen: Soaked) -> tuple[Advice, ...]:
         change = f"find what keeps tensors alive ({held}): keep `loss.item()`, or `detach()` first"
         return (Advice(change=change, expected="live tensors stay flat; no allocator setting helps", check=check),)
     helped = [each for each in seen.remedies if each.helps]
+    if not seen.remedies:
+        change = "let a longer soak try remedies before you rely on a long run; until then restart from checkpoints"
+        expected = "what grows for minutes only is no fault; for what goes on, the soak names what helps and its price"
+        return (Advice(change=change, expected=expected, check=check.replace("` again", " --minutes 30`")),)
     if not helped:
-        tried = ", ".join(each.name for each in seen.remedies) or "none was tried"
+        tried = ", ".join(each.name for each in seen.remedies)
         change = "restart from a checkpoint before the limit is reached, or keep more headroom"
-        return (
-            Advice(change=change, expected=f"the run survives; of the remedies, no one helped: {tried}", check=check),
-        )
+        return (Advice(change=change, expected=f"the run survives; none of these helped: {tried}", check=check),)
     return tuple(_remedy(each, check) for each in helped)
 
 

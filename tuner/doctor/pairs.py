@@ -111,8 +111,10 @@ def gains(view: StudyView, knob: str) -> list[Gain]:
 
 
 def known_gains(view: StudyView, knob: str) -> list[Gain]:
-    """The gains of pairs; where there are none, what the cost model says of the winner's own change of this knob."""
-    return gains(view, knob) or _modelled(view, knob)
+    """The gains of pairs; for a value that no pair starts at, what the cost model says of the winner's own change."""
+    found = gains(view, knob)
+    known = {gain.start for gain in found}
+    return [*found, *(gain for gain in _modelled(view, knob) if gain.start not in known)]
 
 
 def _modelled(view: StudyView, knob: str) -> list[Gain]:

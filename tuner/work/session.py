@@ -288,7 +288,7 @@ class Reporter:
     session: Session
     trial: TrialRecord
     pruner: DominanceWatch | None = None
-    advance: Advance = Advance()
+    advance: Advance = field(default_factory=Advance)
 
     def watch(self, event: Event) -> str | None:
         """Sees an event; what the pruner says of it."""

@@ -1,4 +1,4 @@
-"""What runs now: each open run with its worker, its age beside what such runs took, its memory beside the limit."""
+"""What runs now: each open run with its worker, phase and step rate, its age beside the usual, memory and limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import median
 
 import streamlit as st
 
-from storage.records import StudyRecord
+from storage.records import Json, StudyRecord
 from tuner.cli import words
 from ui import data
 from ui.data import Ongoing
@@ -35,7 +35,7 @@ def draw(study: StudyRecord, points: Points) -> None:
         usual = usual_seconds(points)
         with st.grid(columns="auto", min_column_width=330, gap="small", key="running"):
             for each in found:
-                _card(each, study, usual)
+                _card(each, study, usual, points.unit)
         return
     _why_nothing(study)
 
@@ -46,31 +46,63 @@ def usual_seconds(points: Points) -> float | None:
     return median(known) if known else None
 
 
-def _card(each: Ongoing, study: StudyRecord, usual: float | None) -> None:
-    trial, limit = each.trial, study.memory_limit_bytes
+def _card(each: Ongoing, study: StudyRecord, usual: float | None, unit: str | None) -> None:
+    trial = each.trial
     with st.container(border=True):
         what = PURPOSES.get(each.run.purpose, each.run.purpose)
         st.markdown(f"**{f'Trial {trial.number}' if trial else 'The study'}**: {markdown(what)}")
         st.text(where(each))
-        left = None if usual is None else usual - each.seconds
-        age = words.duration(each.seconds)
-        if usual is None or trial is None:
-            st.text(f"for {age}")
-        else:
-            share = min(each.seconds / usual, 1.0) if usual else 1.0
-            ending = (
-                f"about {words.duration(left)} left"
-                if left and left > 0
-                else f"longer than usual ({words.duration(usual)})"
-            )
-            st.progress(share, text=f"{age}, {ending}")
-        predicted = None if trial is None else trial.predicted_peak_memory_bytes
-        if predicted is not None and limit:
-            st.progress(min(predicted / limit, 1.0), text=f"predicted {words.size(predicted)} of {words.size(limit)}")
+        st.text(doing(each.run.progress, unit))
+        _age(each.seconds, None if trial is None else usual)
+        filled = memory(each, study.memory_limit_bytes)
+        if filled is not None:
+            st.progress(filled[0], text=filled[1])
         if trial is not None:
             st.caption(
                 markdown(", ".join(f"{name} {words.value(value)}" for name, value in _told(trial.config, study)))
             )
+
+
+def doing(progress: Json | None, unit: str | None) -> str:
+    """The phase, the steps and the step rate of a run, in one line: ``measure, step 12, 3.42k tokens/s``.
+
+    Args:
+        progress: Of :class:`storage.records.RunRecord`; None before its child has said anything.
+        unit: Of the study's throughput; None before a trial has measured it.
+    """
+    if progress is None:
+        return "starting"
+    steps, rate = progress.get("steps"), progress.get("units_per_second")
+    parts = [
+        str(progress.get("phase") or "running").replace("_", " "),
+        f"step {steps}" if steps else "",
+        words.rate(rate, unit or "units_per_second") if rate is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def memory(each: Ongoing, limit_bytes: int | None) -> tuple[float, str] | None:
+    """How full the memory is: the share of the limit from 0 to 1, and the same in words.
+
+    The peak so far where the run has measured it, else what was predicted; None where neither or no limit is known.
+    """
+    peak = (each.run.progress or {}).get("memory_bytes")
+    predicted = None if each.trial is None else each.trial.predicted_peak_memory_bytes
+    known, what = (peak, "memory") if peak is not None else (predicted, "predicted")
+    if known is None or not limit_bytes:
+        return None
+    beside = f", predicted {words.size(predicted)}" if peak is not None and predicted is not None else ""
+    return min(known / limit_bytes, 1.0), f"{what} {words.size(known)} of {words.size(limit_bytes)}{beside}"
+
+
+def _age(seconds: float, usual: float | None) -> None:
+    """How long it has been running, beside what such a run takes where that is known."""
+    if not usual:
+        st.text(f"for {words.duration(seconds)}")
+        return
+    over = f"longer than usual ({words.duration(usual)})"
+    ending = f"about {words.duration(usual - seconds)} left" if seconds < usual else over
+    st.progress(min(seconds / usual, 1.0), text=f"{words.duration(seconds)}, {ending}")
 
 
 def _told(config: object, study: StudyRecord) -> Sequence[tuple[str, object]]:

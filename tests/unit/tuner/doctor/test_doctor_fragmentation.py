@@ -30,9 +30,12 @@ def test_growth_is_told_with_its_pace_and_when_it_ends():
     slow = soaked(growth="grows", growth_bytes_per_hour=0.1 * GIB, growth_interval=[0.05 * GIB, 0.15 * GIB])
     assert slow.verdict == "improve"
     assert "40 h" in slow.statement
-    fast = soaked(growth="grows", growth_bytes_per_hour=GIB, growth_interval=[0.9 * GIB, 1.1 * GIB])
+    fast = soaked(growth="grows", growth_bytes_per_hour=2 * GIB, growth_interval=[1.9 * GIB, 2.1 * GIB])
     assert fast.verdict == "broken"
-    assert figure(fast, "growth") == GIB
+    assert figure(fast, "growth") == 2 * GIB
+    short = soaked(growth="grows", growth_bytes_per_hour=2 * GIB, seconds=60.0)  # two hours, from one minute
+    assert short.verdict == "improve"
+    assert "a longer soak tells" in short.statement
 
 
 def test_steps_are_not_extrapolated():

@@ -132,3 +132,23 @@ def test_what_was_never_measured_beside_the_baseline_s_own_value_is_open():
     others = [Tried(knobs={"precision": name}, rate=900.0) for name in ("bf16-mixed", "bf16-true")]
     view = study(Tried(knobs={"precision": "fp32", "loss": "chunked"}), *others)
     assert finding(view, NAME, "precision_gain").verdict == "not_measured"
+
+
+def test_what_the_cost_model_splits_is_told_as_that_and_never_passes():
+    base = Tried(knobs={"micro_batch_size": 1, "precision": "fp32"}, rate=100.0)
+    others = [
+        Tried(knobs={"micro_batch_size": size, "precision": "bf16-mixed"}, rate=rate)
+        for size, rate in ((8, 900.0), (4, 700.0), (2, 400.0))
+    ]
+    confirmed = [
+        run("confirm", trial_id=number, at=300.0 + 10 * turn + number, throughput=100.0 if number == 1 else 900.0)
+        for turn in range(3)
+        for number in (1, 2)
+    ]
+    view = study(base, *others, longer=confirmed)
+    (step,) = [each for each in view.steps if list(each.knobs) == ["precision"]]
+    assert step.source == "modelled"
+    found = finding(view, NAME, "precision_gain")
+    assert found.verdict in ("improve", "not_measured")
+    assert figure(found, "precision bf16-mixed over fp32", "by the cost model") == step.gain
+    assert not any(each.measured for each in found.advice)
