@@ -228,15 +228,25 @@ def lost_studies(database: Database, found: tuple[StudyRecord, ...]) -> frozense
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What ``watch`` tells of: the study's status, a trial or run that is new or has ended."""
+    """What ``watch`` tells of: the study's status, a trial or run that is new or has ended, or how far open runs are.
+
+    Attributes:
+        running: The study's open runs as they stand; None in what tells of something else.
+    """
 
     study: StudyRecord | None = None
     trial: TrialRecord | None = None
     run: RunRecord | None = None
+    running: tuple[RunRecord, ...] | None = None
 
 
-def watch(name: str, stop: Stop) -> Iterator[Change]:
+def watch(name: str, stop: Stop, *, running: bool = False) -> Iterator[Change]:
     """What happens to a study as the store sees it, from the beginning, until it ends or ``stop`` asks.
+
+    Args:
+        name: The study.
+        stop: Asks to end.
+        running: Whether to tell at every look, too, how far the runs in progress have come.
 
     Raises:
         StudyError: There is none of that name.
@@ -252,6 +262,8 @@ def watch(name: str, stop: Stop) -> Iterator[Change]:
                 if study.version != version:
                     yield from _changes(database, study.id, seen)
                     version = study.version
+                if running:
+                    yield Change(running=runs.unfinished(database, study_id=study.id))
             except NotFound as error:
                 raise StudyError(f"study {name!r} was deleted") from error
             except StorageError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,26 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ui_parts.browse import VIEW, WAIT_MS
 from benchmarks.ui_parts.store import LIVE
 from objectives.config import TrainingConfig
 from objectives.knobs import config_key
 from storage import runs, studies, trials
 from storage.database import Database
 
+LAST_LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
 """A sleeping objective's run: nothing is computed, so that only the store and the screens are busy."""
-SEEN = """() => {
-    window.seen = [];
-    window.setInterval(() => {
-        const found = document.body.innerText.match(/([\\d,]+) of [\\d,]+ trials/);
-        if (!found) return;
-        const count = Number(found[1].replaceAll(',', ''));
-        const last = window.seen[window.seen.length - 1];
-        if (!last || last[1] !== count) window.seen.push([Date.now() / 1000, count]);
-    }, 50);
-}"""
-"""Notes in the page when which number of ended trials is first read there."""
 
 
 @dataclass(kw_only=True)
@@ -92,39 +84,25 @@ def written_for(database: Database, seconds: float) -> Writer:
     return writer
 
 
-def watched(database: Database, chromium: Any, address: str, *, people: int, seconds: float) -> dict[str, Any]:
-    """The crowd's figures: without it, with it, without it again; the middle counts against the mean of the others."""
+def watched(database: Database, address: str, *, people: int, seconds: float) -> dict[str, Any]:
+    """The crowd's figures: without it, with it, without it again; the middle counts against the two others together."""
     before = written_for(database, seconds)
-    contexts = [chromium.new_context(viewport=VIEW) for _ in range(people)]
-    pages = [context.new_page() for context in contexts]
-    try:
-        for page in pages:
-            page.goto(f"{address}/study?study={LIVE}")
-        for page in pages:
-            page.locator(".js-plotly-plot").first.wait_for(state="attached", timeout=WAIT_MS)
-            page.evaluate(SEEN)
-        during = _watched_writer(database, pages[0], seconds)
-        noted = [page.evaluate("window.seen") for page in pages]
-    finally:
-        for context in contexts:
-            context.close()
+    command = [sys.executable, "-m", "benchmarks.ui_parts.visitor", address, LIVE, str(people)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        assert crowd.stdout.readline().strip() == "ready", "the crowd does not see the study"
+        during = written_for(database, seconds)
+        time.sleep(LAST_LOOK_SECONDS)
+        crowd.stdin.close()
+        noted = json.loads(crowd.stdout.read())
     after = written_for(database, seconds)
     alone, beside = p95(before.write_seconds + after.write_seconds), p95(during.write_seconds)
     return {
-        "sessions": people, "writes": len(during.write_seconds), **_refresh(noted, during.ended),
+        "sessions": people, "writes": len(during.write_seconds), **_refresh(noted["seen"], during.ended),
+        "messages": noted["messages"], "message_bytes": noted["bytes"],
         "write_p95_seconds_alone": alone, "write_p95_seconds_watched": beside, "write_p95_ratio": beside / alone,
     }  # fmt: skip
-
-
-def _watched_writer(database: Database, page: Any, seconds: float) -> Writer:
-    writer = Writer(database=database)
-    thread = Thread(target=writer.run, name="writer")
-    thread.start()
-    page.wait_for_timeout(seconds * 1000)  # the browser's events are served meanwhile
-    writer.stop.set()
-    thread.join()
-    page.wait_for_timeout(5000)
-    return writer
 
 
 def _refresh(noted: Sequence[Sequence[Sequence[float]]], ended: dict[int, float]) -> dict[str, Any]:

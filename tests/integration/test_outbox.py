@@ -15,6 +15,7 @@ from storage import queue, runs, studies, trials, workers
 from storage.database import Database
 from storage.records import StudyRecord
 from tuner.stop import Stop
+from tuner.work.advance import Advance
 from tuner.work.heartbeat import Heartbeat
 from tuner.work.leaving import Leaving
 from tuner.work.outbox import Outbox, Result
@@ -150,6 +151,33 @@ def test_a_heartbeat_keeps_the_lease_hears_people_and_retires(database: Database
         assert session.stop.ends_run()
         assert not heartbeat.lost
     assert workers.get(database, mine).status == "gone"
+
+
+def test_a_heartbeat_writes_how_far_runs_have_come_and_only_what_has_changed(
+    database: Database, study: StudyRecord
+) -> None:
+    mine = register(database)
+    claimed = queue.claim_study(database, mine)
+    assert claimed is not None
+    session = watching(database, claimed)
+    _, moving = begun(database, study)
+    _, waiting = begun(database, study)
+    session.advances |= {moving: Advance(phase="build"), waiting: Advance(phase="compile")}
+
+    def stored(run: str) -> Any:
+        return runs.get(database, run).progress or {}
+
+    with Heartbeat(database, mine, lease_seconds=1.2, session=session) as heartbeat:
+        until(lambda: stored(moving) and stored(waiting))
+        noted = stored(waiting)
+        assert noted["phase"] == "compile"
+        session.advances[moving] = Advance(phase="measure", steps=3, units=6.0, seconds=2.0, memory_bytes=7)
+        until(lambda: stored(moving)["phase"] == "measure")
+        assert stored(moving) | {"at": ""} == {
+            "phase": "measure", "steps": 3, "units_per_second": 3.0, "memory_bytes": 7, "at": "",
+        }  # fmt: skip
+        assert stored(waiting) == noted
+        assert heartbeat.errors == 0
 
 
 @pytest.mark.case("G01", "G02")

@@ -77,7 +77,9 @@ def test_from_0001_nothing_is_lost(old: Database) -> None:
         assert (ended.outcome, ended.throughput, ended.metrics) == ("completed", 5.5, {"mfu": 0.4})
         assert (open_one.outcome, open_one.worker_id) == (None, None)
         assert ended.created_at.isoformat() == "2026-01-02T03:04:05.000006+00:00"
-        assert [run.step_seconds for run in runs.list_of(old, study_id=study.id)] == [(0.1, 0.2)] * 2
+        assert [(run.step_seconds, run.progress) for run in runs.list_of(old, study_id=study.id)] == [
+            ((0.1, 0.2), None)
+        ] * 2
     old.close()
 
 

@@ -270,6 +270,21 @@ def test_a_live_study_shows_what_its_workers_run(store: Database) -> None:
     assert "running" in {trace.get("name") for trace in figures(page("study", study="alpha"))[0]["data"]}
 
 
+def test_a_run_in_progress_shows_phase_rate_memory_and_time(store: Database) -> None:
+    study = record(store, "gpt2-dev@121MiB", study="alpha", most=8, finished=False)
+    _open_run(store, study)
+    assert "starting" in texts(page("study", study="alpha"))
+    (run,) = runs.unfinished(store, study_id=study.id)
+    seen = {"phase": "worst_case", "steps": 12, "units_per_second": 3420.0, "memory_bytes": 70 * 2**20}
+    runs.note_progress(store, {run.id: seen})
+    data._ongoing.clear()
+    at = page("study", study="alpha")
+    assert "worst case, step 12, 3.42k tokens/s" in texts(at)
+    bars = {each.proto.text: each.proto.value for each in at.get("progress")}
+    assert bars.get("memory 70 MiB of 0.12 GiB, predicted 60 MiB") == 57, bars
+    assert any("s, about" in text and text.endswith("left") for text in bars), bars
+
+
 def test_a_queued_study_without_a_worker_says_how_to_start_one(store: Database) -> None:
     from storage import queue
 

@@ -84,7 +84,10 @@ def worker(
 @json_option
 @debug_option
 def watch(study: str, as_json: bool) -> int:
-    """Follow STUDY as the store sees it, a line a fact, until it ends. With --json, a JSON document a line."""
+    """Follow STUDY as the store sees it, a line a fact, until it ends. With --json, a JSON document a line.
+
+    On a terminal the last line says how far each run in progress has come.
+    """
     from tuner.cli.serving import watch_study
 
     return watch_study(study, as_json=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.cli import words
 from tuner.cli.outcome import DONE, FAILED, INTERRUPTED, TERMINATED
 from tuner.stop import Stop
+
+if TYPE_CHECKING:
+    from storage.records import RunRecord
 
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 """Before a worker that has ended by itself is started again; from the start once it has lived long enough."""
@@ -154,16 +158,52 @@ def watch_study(name: str, *, as_json: bool) -> int:
     from tuner.cli.running import stop_on_signals
 
     status = ""
+    live = LiveLine() if not as_json and sys.stdout.isatty() else None
     with stop_on_signals() as stop:
-        for change in service.watch(name, stop):
+        for change in service.watch(name, stop, running=live is not None):
             if change.study is not None:
                 status = change.study.status
             line = json.dumps(_fields(change)) if as_json else _line(change)
-            if line:
+            if live is not None:
+                live.take(change, line)
+            elif line:
                 print(line, flush=True)
+    if live is not None:
+        live.clear()
     if stop.is_set():
         return INTERRUPTED if stop.status == INTERRUPTED else TERMINATED
     return DONE if status == "finished" else FAILED
+
+
+class LiveLine:
+    """The last line of a terminal: how far the runs in progress have come. Facts are printed above it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._unit: str | None = None
+
+    def take(self, change: Any, line: str) -> None:
+        """Prints a fact's line, or draws the last line anew where that is what the change tells."""
+        if change.trial is not None:
+            self._numbers[change.trial.id] = change.trial.number
+            self._unit = change.trial.throughput_unit or self._unit
+        if line:
+            self.clear()
+            print(line, flush=True)
+        if change.running is not None:
+            self.clear()
+            print("; ".join(map(self._told, change.running))[: shutil.get_terminal_size().columns - 1], end="")
+            sys.stdout.flush()
+
+    def clear(self) -> None:
+        """Leaves the last line empty."""
+        print("\r\x1b[K", end="", flush=True)
+
+    def _told(self, run: RunRecord) -> str:
+        number = self._numbers.get(run.trial_id) if run.trial_id is not None else None
+        peak = (run.progress or {}).get("memory_bytes")
+        full = f", {words.size(peak)}" if peak is not None else ""
+        return f"{run.purpose if number is None else f'trial {number}'}: {words.doing(run.progress, self._unit)}{full}"
 
 
 def _fields(change: Any) -> Mapping[str, Any]:
@@ -191,7 +231,7 @@ def _line(change: Any) -> str:
         reason = f", {change.study.stop_reason}" if change.study.stop_reason else ""
         return f"{change.study.name}: {change.study.status}{reason}"
     if change.run is None:
-        return ""
+        return ""  # a trial, or how far the open runs are
     run, number = change.run, "-" if change.trial is None else str(change.trial.number)
     head = f"trial {number:>2}  {run.purpose}"
     if run.outcome is None:

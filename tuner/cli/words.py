@@ -41,6 +41,24 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
+def doing(progress: Mapping[str, Any] | None, unit: str | None) -> str:
+    """The phase, the steps and the step rate of a run, in one line: ``measure, step 12, 3.42k tokens/s``.
+
+    Args:
+        progress: Of :class:`storage.records.RunRecord`; None before its child has said anything.
+        unit: Of the study's throughput; None before a trial has measured it.
+    """
+    if progress is None:
+        return "starting"
+    steps, speed = progress.get("steps"), progress.get("units_per_second")
+    parts = [
+        str(progress.get("phase") or "running").replace("_", " "),
+        f"step {steps}" if steps else "",
+        rate(speed, unit or "units_per_second") if speed is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
 def interval(bounds: Any, show: Any = number) -> str:
     """``[1.15k, 1.26k]``; empty when there is none."""
     if not bounds or any(bound is None for bound in bounds):

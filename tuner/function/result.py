@@ -179,6 +179,6 @@ def _lines(tuned: Tuned) -> list[str]:
     said = [head, f"winner: {words.rate(best['throughput'], best['throughput_unit'])}, "
                   f"{words.size(best['peak_memory_bytes'])}"]  # fmt: skip
     said.append(f"  {words.knobs(best['config'], base) or 'the baseline itself'}")
-    if tuned.speedup is not None:
+    if tuned.speedup is not None and best["number"] != (tuned.baseline or {}).get("number"):
         said.append(f"  {words.times(tuned.speedup)} the baseline, global batch {document['global_batch_size']} kept")
     return [*said, *([tuned.instead_of] if tuned.instead_of else [])]

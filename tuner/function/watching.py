@@ -72,6 +72,7 @@ class Bar:
         now = seen.doing if seen.trial is None else f"trial {seen.trial.number} ({seen.trial.purpose})"
         if seen.confirming is not None:
             now = f"confirming, round {seen.confirming.round} of {seen.confirming.rounds}"
+        now = "done" if self.share >= 1.0 else now
         best = "" if seen.best is None else f", best {rate(seen.best.throughput, seen.best.unit)}"
         return f"{now}{best}"
 

@@ -7,7 +7,7 @@ from statistics import median
 
 import streamlit as st
 
-from storage.records import Json, StudyRecord
+from storage.records import StudyRecord
 from tuner.cli import words
 from ui import data
 from ui.data import Ongoing
@@ -52,7 +52,7 @@ def _card(each: Ongoing, study: StudyRecord, usual: float | None, unit: str | No
         what = PURPOSES.get(each.run.purpose, each.run.purpose)
         st.markdown(f"**{f'Trial {trial.number}' if trial else 'The study'}**: {markdown(what)}")
         st.text(where(each))
-        st.text(doing(each.run.progress, unit))
+        st.text(words.doing(each.run.progress, unit))
         _age(each.seconds, None if trial is None else usual)
         filled = memory(each, study.memory_limit_bytes)
         if filled is not None:
@@ -61,24 +61,6 @@ def _card(each: Ongoing, study: StudyRecord, usual: float | None, unit: str | No
             st.caption(
                 markdown(", ".join(f"{name} {words.value(value)}" for name, value in _told(trial.config, study)))
             )
-
-
-def doing(progress: Json | None, unit: str | None) -> str:
-    """The phase, the steps and the step rate of a run, in one line: ``measure, step 12, 3.42k tokens/s``.
-
-    Args:
-        progress: Of :class:`storage.records.RunRecord`; None before its child has said anything.
-        unit: Of the study's throughput; None before a trial has measured it.
-    """
-    if progress is None:
-        return "starting"
-    steps, rate = progress.get("steps"), progress.get("units_per_second")
-    parts = [
-        str(progress.get("phase") or "running").replace("_", " "),
-        f"step {steps}" if steps else "",
-        words.rate(rate, unit or "units_per_second") if rate is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def memory(each: Ongoing, limit_bytes: int | None) -> tuple[float, str] | None:

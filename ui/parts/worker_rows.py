@@ -102,7 +102,7 @@ def _work(each: SeenWorker, run: RunRecord | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.page_link(links.STUDY_PAGE, label=markdown(shortened(each.study, 48)), query_params={"study": each.study})
         if run is not None:
-            st.text(f"runs {run.purpose}, attempt {run.attempt}")
+            st.text(f"runs {run.purpose}, attempt {run.attempt}: {words.doing(run.progress, None)}")
 
 
 def _release(worker: str) -> None:

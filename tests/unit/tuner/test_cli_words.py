@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from objectives.config import TrainingConfig
@@ -57,3 +59,18 @@ def test_a_configuration_is_what_differs() -> None:
     other = TrainingConfig(micro_batch_size=8, pin_memory=True).to_mapping()
     assert words.knobs(other, base) == "micro_batch_size 8, pin_memory true"
     assert words.knobs(base, base) == ""
+
+
+@pytest.mark.parametrize(
+    ("progress", "unit", "line"),
+    [
+        (None, "tokens_per_second", "starting"),
+        ({}, None, "running"),
+        ({"phase": "worst_case", "steps": 0, "units_per_second": None}, None, "worst case"),
+        ({"phase": "measure", "steps": 12, "units_per_second": 3420.0}, "tokens_per_second",
+         "measure, step 12, 3.42k tokens/s"),
+        ({"phase": "measure", "steps": 1, "units_per_second": 8.0}, None, "measure, step 1, 8.00 units per second"),
+    ],
+)  # fmt: skip
+def test_phase_steps_and_rate_in_one_line(progress: Any, unit: str | None, line: str) -> None:
+    assert words.doing(progress, unit) == line

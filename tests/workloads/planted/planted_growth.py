@@ -6,6 +6,7 @@ All share the tiny next-token model of :mod:`planted_accumulation`; what grows i
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,11 +78,11 @@ class GrowsInSteps(Right):
     class workload(RightWorkload):
         def __init__(self, model: nn.Module) -> None:
             super().__init__(model)
-            self._calls, self._buffers = 0, [torch.ones(1)]
+            self._taken_at, self._buffers = time.monotonic(), [torch.ones(1)]
 
         def loss(self, model: nn.Module, batch: Mapping[str, Any]) -> tuple[torch.Tensor, int]:
-            self._calls += 1
-            if self._calls % 900 == 0:
+            if time.monotonic() - self._taken_at > 2.2:
+                self._taken_at = time.monotonic()
                 self._buffers.append(torch.ones(6 * KIB * KIB))
             return super().loss(model, batch)
 
