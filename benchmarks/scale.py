@@ -34,7 +34,7 @@ FLAT = 1.25
 """As slow as at few trials: within so much of it, or within a hundredth of the run."""
 FIRST_TRIALS, FIRST_SECONDS, FIRST_TIMES = 5_000, 2.0, 3
 SAMPLERS = ("random", "tpe", "auto")
-CROWD_PROCESSES, CROWD_THREADS, CROWD_TRIALS = 8, 8, 1_280
+CROWD_PROCESSES, CROWD_THREADS, CROWD_TRIALS = 8, 8, 640
 CROWD_TIMES = 3
 READ_SECONDS, READ_TIMES = 0.3, 7
 STUDIES, TRIALS_EACH = 1_000, 90

@@ -40,13 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     with large_store(trials=asked.trials, studies=asked.studies) as (url, database), browser() as chromium:
         say(f"{asked.studies} studies, {asked.studies * 90 + asked.trials} trials, {asked.trials} of them in {LARGE!r}")
         folder = Path(tempfile.mkdtemp(prefix="tightfit-bench-"))
-        with serving(environment(folder, TUNER_DATABASE_URL=url)) as server:
-            context = chromium.new_context(viewport=browse.VIEW)
-            found: dict[str, Any] = browse.study_page(context, server.address, asked.repeats)
-            say(str(found))
-            found["selection_seconds"] = browse.selection(context, server.address, asked.repeats)
-            found["server_memory_bytes"] = browse.resident_bytes(server.process.pid)
-            context.close()
+        found: dict[str, Any] = {}
+        if not asked.only_crowd:
+            found = _browsed(chromium, environment(folder, TUNER_DATABASE_URL=url), asked.repeats)
             say(str(found))
         with serving(environment(folder, TUNER_DATABASE_URL=url)) as server:
             found |= crowd.watched(database, server.address, people=asked.people, seconds=asked.seconds)
@@ -56,6 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         if not asked.no_peer and (program := peer.installed(Path(asked.dashboard))) is not None:
             beside = peer.dashboard(database, url, program, chromium, free_test_port())
     return {"trials": asked.trials, "studies": asked.studies, **found, "optuna_dashboard": beside, **judged(found)}
+
+
+def _browsed(chromium: Any, variables: Mapping[str, str], repeats: int) -> dict[str, Any]:
+    """The large study's page and the list in a browser, on a server of their own."""
+    from screens import serving
+
+    with serving(variables) as server:
+        context = chromium.new_context(viewport=browse.VIEW)
+        found: dict[str, Any] = browse.study_page(context, server.address, repeats)
+        found["selection_seconds"] = browse.selection(context, server.address, repeats)
+        found["server_memory_bytes"] = browse.resident_bytes(server.process.pid)
+        context.close()
+        return found
 
 
 def judged(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--people", type=int, default=10)
     made.add_argument("--seconds", type=float, default=30.0, help="of each of the three parts of the crowd")
     made.add_argument("--repeats", type=int, default=5)
+    made.add_argument("--only-crowd", action="store_true", help="leave the browser's part out")
     made.add_argument("--no-peer", action="store_true", help="leave optuna-dashboard out")
     made.add_argument("--dashboard", default=str(Path(tempfile.gettempdir()) / "tightfit-dashboard"))
     return made

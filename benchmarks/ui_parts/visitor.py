@@ -81,8 +81,6 @@ class Visitor(threading.Thread):
         kind = message.WhichOneof("type")
         if kind == "new_session":
             self._page = message.new_session.page_script_hash or self._page
-            if not message.new_session.fragment_ids_this_run:
-                self._due.clear()
         elif kind == "auto_rerun":
             every = message.auto_rerun.interval
             self._due[message.auto_rerun.fragment_id] = (every, time.monotonic() + every)
