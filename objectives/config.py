@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 KnobValue = int | str | bool
@@ -44,7 +44,7 @@ class TrainingConfig:
 
     def to_mapping(self) -> dict[str, KnobValue]:
         """All fields by name, in the order of the class: what is stored, shown and exported."""
-        return asdict(self)
+        return dict(vars(self))
 
     def knobs(self) -> dict[str, KnobValue]:
         """The searched part: everything but the derived ``accumulation_steps``."""

@@ -79,8 +79,8 @@ class Visitor(threading.Thread):
         message.ParseFromString(sent)
         self.messages, self.received_bytes = self.messages + 1, self.received_bytes + len(sent)
         kind = message.WhichOneof("type")
-        if kind == "new_session":
-            self._page = message.new_session.page_script_hash or self._page
+        if kind == "navigation":
+            self._page = message.navigation.page_script_hash
         elif kind == "auto_rerun":
             every = message.auto_rerun.interval
             self._due[message.auto_rerun.fragment_id] = (every, time.monotonic() + every)

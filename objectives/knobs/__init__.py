@@ -123,8 +123,8 @@ def clashes(config: TrainingConfig, facts: Facts) -> tuple[str, ...]:
 
 def canonical(config: TrainingConfig) -> TrainingConfig:
     """The same training with every knob that does not act set to its default, so that equal runs look equal."""
-    idle = {item.name: item.default for item in KNOBS if not item.acts(config)}
-    return config.with_values(**idle)
+    idle = {item.name: item.default for item in KNOBS if _value(item, config) != item.default and not item.acts(config)}
+    return config.with_values(**idle) if idle else config
 
 
 def config_key(config: TrainingConfig) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from objectives.script.launchers import ranks_of
@@ -59,14 +60,23 @@ def _state(name: str) -> tuple[int, str] | None:
 def _draw_story(study: StudyRecord, points: Points, answer: Document, reported: Reported) -> None:
     st.subheader("Why it won: one change after the other", anchor=False)
     why.draw(answer)
+    place = data.store().safe_url
+    over_time, outcomes = _story_figures(place, study.id, study.version, study.memory_limit_bytes, points, reported)
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Best over device time", anchor=False)
-        figure = best_over_time(points, reported.column(points), study.memory_limit_bytes)
-        st.plotly_chart(figure, key="best", config=front.CONFIG, alt="The best throughput so far over device time.")
+        st.plotly_chart(over_time, key="best", config=front.CONFIG, alt="The best throughput so far over device time.")
     with right:
         st.subheader("How trials ended", anchor=False)
-        st.plotly_chart(outcome_bars(points), key="outcomes", config=front.CONFIG, alt="Number of trials by outcome.")
+        st.plotly_chart(outcomes, key="outcomes", config=front.CONFIG, alt="Number of trials by outcome.")
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _story_figures(
+    place: str, study_id: int, version: int, limit_bytes: int | None, _points: Points, _reported: Reported
+) -> tuple[go.Figure, go.Figure]:
+    """Made once for everybody who watches: making a figure costs more than all else on the page."""
+    return best_over_time(_points, _reported.column(_points), limit_bytes), outcome_bars(_points)
 
 
 def _draw_no_trial(study: StudyRecord) -> None:

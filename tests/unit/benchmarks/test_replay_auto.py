@@ -64,7 +64,7 @@ def test_every_run_of_the_study_is_charged_and_stored() -> None:
     study.search()
     assert len(study.runs) == len(replay.asks)
     assert sum(run.seconds for run in study.runs) == pytest.approx(replay.clock)
-    assert {run.purpose for run in study.runs} <= {"search", "repeat"}
+    assert {run.purpose for run in study.runs} <= {"search", "repeat", "confirm"}
     assert all(trial.outcome is not None for trial in study.trials)
     assert study.space.row_of(study.trials[0].config_key).key == replay.baseline.key
 
