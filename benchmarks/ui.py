@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             found = _browsed(chromium, environment(folder, TUNER_DATABASE_URL=url), asked.repeats)
             say(str(found))
         with serving(environment(folder, TUNER_DATABASE_URL=url)) as server:
-            found |= crowd.watched(database, server.address, people=asked.people, seconds=asked.seconds)
+            found |= crowd.watched(
+                database, server.address, server.process.pid, people=asked.people, seconds=asked.seconds
+            )
             found["server_memory_bytes_watched"] = browse.resident_bytes(server.process.pid)
             say(str(found))
         beside = None

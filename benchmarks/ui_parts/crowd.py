@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -84,15 +86,25 @@ def written_for(database: Database, seconds: float) -> Writer:
     return writer
 
 
-def watched(database: Database, address: str, *, people: int, seconds: float) -> dict[str, Any]:
-    """The crowd's figures: without it, with it, without it again; the middle counts against the two others together."""
+def watched(database: Database, address: str, server: int, *, people: int, seconds: float) -> dict[str, Any]:
+    """The crowd's figures: without it, with it, without it again; the middle counts against the two others together.
+
+    Args:
+        database: The writer's.
+        address: Of the screens.
+        server: Their process; its share of a core says whether it was slow or starved.
+        people: How many watch.
+        seconds: Of each part.
+    """
     before = written_for(database, seconds)
     command = [sys.executable, "-m", "benchmarks.ui_parts.visitor", address, LIVE, str(people)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
         assert crowd.stdin is not None
         assert crowd.stdout is not None
         assert crowd.stdout.readline().strip() == "ready", "the crowd does not see the study"
+        used, begun = cpu_seconds(server), time.monotonic()
         during = written_for(database, seconds)
+        share = (cpu_seconds(server) - used) / (time.monotonic() - begun)
         time.sleep(LAST_LOOK_SECONDS)
         crowd.stdin.close()
         noted = json.loads(crowd.stdout.read())
@@ -100,7 +112,7 @@ def watched(database: Database, address: str, *, people: int, seconds: float) ->
     alone, beside = p95(before.write_seconds + after.write_seconds), p95(during.write_seconds)
     return {
         "sessions": people, "writes": len(during.write_seconds), **_refresh(noted["seen"], during.ended),
-        "messages": noted["messages"], "message_bytes": noted["bytes"],
+        "server_cores_used": share, "messages": noted["messages"], "message_bytes": noted["bytes"],
         "write_p95_seconds_alone": alone, "write_p95_seconds_watched": beside, "write_p95_ratio": beside / alone,
     }  # fmt: skip
 
@@ -119,6 +131,12 @@ def _refresh(noted: Sequence[Sequence[Sequence[float]]], ended: dict[int, float]
         "refresh_p95_seconds": p95(late) if late else None,
         "sessions_that_saw": shown_all,
     }
+
+
+def cpu_seconds(process: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def p95(values: Sequence[float]) -> float:

@@ -157,4 +157,5 @@ def test_facts_survive_json() -> None:
 def test_cached_device_memory_is_given_back_once_before_the_model_is_built_and_never_after() -> None:
     folder = Path(knobs.__file__).parents[1]
     calls = {path.name: path.read_text().count("empty_cache(") for path in folder.rglob("*.py")}
-    assert {name: count for name, count in calls.items() if count} in ({}, {"memory_cuda.py": 1})
+    elsewhere = {"soaking.py": 1, "equivalence.py": 1}  # a remedy whose cost is measured; between two gradients
+    assert {name: count for name, count in calls.items() if count} == {"memory_cuda.py": 1, **elsewhere}

@@ -250,7 +250,7 @@ class OptunaProposer:
 
 
 def heard(history: Sequence[TrialRecord], limit_bytes: int | None) -> Sequence[TrialRecord]:
-    """What a sampler hears of: the :data:`LATEST` trials, and the front so far. Optuna copies each of them at each ask."""
+    """What a sampler hears of: the :data:`LATEST` trials, and the front so far."""
     if len(history) <= LATEST:
         return history
     front = {each.id for each in pareto_front(history[:-LATEST], limit_bytes)}
