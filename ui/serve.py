@@ -113,7 +113,7 @@ def _options(host: str, port: int, secrets_file: Path | None) -> dict[str, Any]:
         "client.toolbarMode": "viewer",
         "logger.hideWelcomeMessage": True,
         "runner.magicEnabled": False,
-        "runner.postScriptGC": False,  # a full collection after every run and tick: nine tenths of all work, ten watching
+        "runner.postScriptGC": False,  # a full collection after every tick: nine tenths of all work with ten watching
         "secrets.files": [] if secrets_file is None else [str(secrets_file)],
     }
 

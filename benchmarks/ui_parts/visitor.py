@@ -56,7 +56,7 @@ class Visitor(threading.Thread):
             while not self.stop.is_set():
                 self._ask_for_parts(line)
                 with suppress(TimeoutError):
-                    self._take(line.recv(timeout=0.02))
+                    self._take(line.recv(timeout=0.1))
 
     def _ask(self, line: Any, part: str | None) -> None:
         message = BackMsg()

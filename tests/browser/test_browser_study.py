@@ -68,17 +68,17 @@ def test_from_the_form_to_the_trainer(worked: Service, tmp_path: Path) -> None:
         page.on("pageerror", lambda error: broken.append(str(error)))
         page.on("console", lambda message: broken.append(message.text) if "Content Security" in message.text else None)
         page.goto(f"{screens.address}/new_study")
-        page.get_by_text("This can be run.").wait_for(timeout=20_000)
+        page.get_by_text("This can be run.").wait_for(timeout=40_000)
         fill_form(page)
         begun = time.monotonic()
         page.get_by_role("button", name="Submit").click()
-        page.get_by_text("by form").first.wait_for(timeout=20_000)
+        page.get_by_text("by form").first.wait_for(timeout=40_000)
         page.get_by_text("Trial 0", exact=True).first.wait_for(timeout=ALLOWED_SECONDS * 1000)
         took = time.monotonic() - begun
         sys.stderr.write(f"\nsubmit to the first trial in sight: {took:.1f} s (aim {FIRST_TRIAL_SECONDS:.0f} s)\n")
         number = select_on_the_front(page)
         page.goto(f"{screens.address}/export?study=by%20form")
-        with page.expect_download(timeout=20_000) as download:
+        with page.expect_download(timeout=40_000) as download:
             page.get_by_role("button", name="Download training_args.json").click()
         file = tmp_path / "training_args.json"
         download.value.save_as(file)
@@ -95,13 +95,13 @@ def fill_form(page: Any) -> None:
     """Every kind of control once; the YAML follows."""
     page.get_by_label("Objective", exact=True).first.click()
     page.get_by_role("option", name="tests_sleepy:Sleepy").click()
-    page.get_by_text("kind: tests_sleepy:Sleepy").first.wait_for(timeout=10_000)
+    page.get_by_text("kind: tests_sleepy:Sleepy").first.wait_for(timeout=40_000)
     fill(page, "study", "by form", "study: by form")
     fill(page, "micro batch size", "1, 2, 4, 8", "[1, 2, 4, 8]")
     opened("Limits", page)
     fill(page, "trials", "5", "trials: 5")
     fill(page, "window", "1s", "window: 1s")
-    page.get_by_text("This can be run.").wait_for(timeout=10_000)
+    page.get_by_text("This can be run.").wait_for(timeout=40_000)
 
 
 def select_on_the_front(page: Any) -> int:
@@ -120,7 +120,7 @@ def select_on_the_front(page: Any) -> int:
         page.wait_for_timeout(1000)
     number = page.url.partition("trials=")[2].partition("&")[0].partition(".")[0]
     assert number.isdigit(), page.url
-    page.get_by_text(f"Trial {number}").first.wait_for(timeout=10_000)
+    page.get_by_text(f"Trial {number}").first.wait_for(timeout=40_000)
     return int(number)
 
 
@@ -172,8 +172,8 @@ def test_what_others_wrote_is_shown_and_never_understood(hostile: Screens) -> No
                 if number and place in ("studies", "workers"):
                     continue
                 page.goto(f"{hostile.address}/{place}")
-                page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=20_000)
-                page.get_by_text(text.split()[0][:12]).first.wait_for(state="attached", timeout=20_000)
+                page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=40_000)
+                page.get_by_text(text.split()[0][:12]).first.wait_for(state="attached", timeout=40_000)
                 found = page.evaluate(UNDERSTOOD)
                 assert found == {"owned": None, "evil": 0, "marked": []}, place
         assert foreign == []
